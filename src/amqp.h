@@ -1,0 +1,102 @@
+/*
+ * amqp - one connection to the broker, with one channel: dialled and logged in with rabbitmq-c,
+ * then driven by frames that never block.
+ *
+ * link_open() connects, logs in with the capabilities that make the broker tell us things
+ * (libraries.md A2) and opens channel 1, all bounded by timeouts. Until link_start() the
+ * connection is rabbitmq-c's, for its RPCs: declare, confirm.select, basic.qos. From link_start()
+ * on this file reads and writes the socket itself, because the library's publish and acknowledge
+ * have no send timeout, wait for ever for a silent peer (0.11), and break a connection at header
+ * tables that they cannot decode (libraries.md A4 to A7). Methods are still encoded and decoded
+ * by the library; headers and bodies are passed as bytes.
+ *
+ * Output collects in a buffer and leaves with link_flush(), one send() for many frames. Heartbeats
+ * go out of link_flush() and are watched by link_read().
+ *
+ * A link that is down stays down: link_error() says why, and nothing but link_close() is left.
+ */
+#ifndef ONLYONCE_AMQP_H
+#define ONLYONCE_AMQP_H
+
+#include "config.h"
+#include "memory.h"
+
+#include <amqp.h>
+#include <amqp_framing.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct link;
+
+struct link_frame {
+    uint8_t type;                     /* AMQP_FRAME_METHOD, _HEADER or _BODY */
+    amqp_method_number_t method;      /* of a method frame, */
+    void *decoded;                    /* and its amqp_basic_deliver_t or the like */
+    struct span payload;              /* of a header or body frame; valid until the next link_next() */
+};
+
+enum link_failure {
+    LINK_FAILED,   /* not reachable, or it went away: try again */
+    LINK_REFUSED   /* it said no: 403, 404, 406 or a refused login: trying again will hardly help */
+};
+
+struct link *link_new(const struct broker_config *broker, const char *purpose)
+    __attribute__((returns_nonnull, warn_unused_result));
+void link_free(struct link *l);
+
+/* Tries the broker's URLs in turn, beginning behind the one that was tried last. */
+bool link_open(struct link *l, enum link_failure *failure) __attribute__((warn_unused_result));
+
+/* rabbitmq-c's connection, for RPCs on channel 1 before link_start(). */
+amqp_connection_state_t link_library(struct link *l);
+
+/* Takes the error of a failed RPC into link_error(), the link down; which kind it is. */
+enum link_failure link_rpc_failed(struct link *l, amqp_rpc_reply_t reply, const char *what);
+
+/* Reopens channel 1 after the broker closed it on an RPC (a passive declare that found nothing). */
+bool link_reopen_channel(struct link *l) __attribute__((warn_unused_result));
+
+/* The library's last read is done: from here on, frames. */
+bool link_start(struct link *l) __attribute__((warn_unused_result));
+
+bool link_is_up(const struct link *l);
+const char *link_error(const struct link *l);
+/* Marks the link down for a reason of the caller's. */
+void link_fail(struct link *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Closes: politely (connection.close, flushed, its answer awaited for at most `patience` ms) if the
+ * link is up and patience > 0, so that acknowledgements sent before are not lost; else at once. */
+void link_close(struct link *l, int patience);
+
+int link_fd(const struct link *l); /* -1 if down */
+bool link_wants_write(const struct link *l);
+size_t link_unsent(const struct link *l); /* bytes that wait in the output buffer */
+
+/* Reads what has arrived, without waiting, at most some 256 KiB; notices a silent or closed peer.
+ * `now` is clock_now(). */
+void link_read(struct link *l, int64_t now);
+
+/* The next complete frame that was read, or false. Heartbeats, connection.blocked and unblocked, and
+ * closes by the broker are dealt with here; a close takes the link down. */
+bool link_next(struct link *l, struct link_frame *frame);
+bool link_blocked(const struct link *l, const char **reason);
+
+/* Appends a method frame. `method` is the library's struct for `id`. */
+void link_put_method(struct link *l, amqp_method_number_t id, void *method);
+/* Appends a content: header frame and body frames of at most the negotiated size. */
+void link_put_content(struct link *l, struct span header, struct span body);
+/* The most that a header frame's payload may have. */
+size_t link_frame_room(const struct link *l);
+
+/* Sends what it can, without waiting; a heartbeat, if one is due. */
+void link_flush(struct link *l, int64_t now);
+
+/* When link_flush() or link_read() must be called again at the latest (clock_now()). */
+int64_t link_deadline(const struct link *l);
+
+/* The broker's version as a number, 4.0.5 -> 40005; 0 if it did not say. And its name and version as text. */
+int link_broker_version(const struct link *l);
+const char *link_describe(const struct link *l); /* "RabbitMQ 3.10.8 at rabbitmq:5672" */
+const char *link_user(const struct link *l);      /* whom it logged in as */
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * config - what the configuration file says, read and checked.
+ *
+ * config_load() reads one YAML file with libyaml, by the table in options.c, and answers either a
+ * complete configuration (defaults filled in, every check across fields passed) or error lines,
+ * one for each fault found, each naming file, line and field:
+ *
+ *   /etc/onlyonce/onlyonce.yaml:12: routes[0].window: "24" has no unit; write 24h
+ *
+ * Durations are milliseconds, sizes are bytes. Texts are NUL-terminated, owned by the
+ * configuration, and NULL where the file says nothing and there is no default. The configuration
+ * is not changed after loading, so threads share it without locks.
+ */
+#ifndef ONLYONCE_CONFIG_H
+#define ONLYONCE_CONFIG_H
+
+#include "key.h"
+#include "log.h"
+#include "memory.h"
+#include "url.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CONFIG_DEFAULT_FILE "/etc/onlyonce/onlyonce.yaml"
+
+enum queue_type { QUEUE_QUORUM, QUEUE_CLASSIC };
+enum exchange_type { EXCHANGE_TOPIC, EXCHANGE_DIRECT, EXCHANGE_FANOUT, EXCHANGE_HEADERS };
+
+/* What a route does where it has a choice. */
+enum on_missing_key { MISSING_KEY_FORWARD, MISSING_KEY_PARK };
+enum on_store_failure { STORE_FAILURE_HOLD, STORE_FAILURE_FORWARD, STORE_FAILURE_PARK };
+enum on_unroutable { UNROUTABLE_DEFAULT, UNROUTABLE_HOLD, UNROUTABLE_PARK }; /* never _DEFAULT after loading */
+enum on_in_doubt { IN_DOUBT_FORWARD, IN_DOUBT_PARK };
+enum on_dead_lettered { DEAD_LETTERED_FORWARD, DEAD_LETTERED_CHECK };
+
+struct strings {
+    char **items;
+    size_t count;
+};
+
+struct broker_config {
+    struct strings urls;
+    struct broker_url *parsed; /* urls.count of them, username and password already decided */
+    char *username;
+    char *password;
+    int64_t heartbeat;
+};
+
+struct store_config {
+    char *name;
+    char *url;
+    struct store_url parsed;
+    char *username;
+    char *password;
+    char *prefix;
+    int64_t timeout;
+    int64_t session;
+};
+
+struct log_config {
+    enum log_level level;
+    enum log_format format;
+};
+
+struct route_config {
+    char *name;
+    char *scope; /* the name, unless set */
+    char *store; /* the name of a store; the only one, unless set */
+    const struct store_config *store_config;
+    int64_t workers;
+    struct {
+        char *queue;
+        char *exchange;
+        enum exchange_type exchange_type;
+        struct strings bindings;
+        enum queue_type queue_type;
+        bool declare;
+        int64_t prefetch;
+        int64_t buffer;
+    } from;
+    struct {
+        char *queue;       /* exactly one of queue */
+        char *exchange;    /* and exchange is set */
+        char *routing_key; /* NULL: the message's own */
+        enum queue_type queue_type;
+        bool declare;
+        int64_t unconfirmed;
+    } to;
+    struct {
+        char *queue; /* "<from.queue>.parked", unless set */
+        enum queue_type queue_type;
+    } park;
+    struct strings key;
+    struct key_rule *key_rule; /* key, compiled */
+    int64_t window;
+    enum on_missing_key on_missing_key;
+    enum on_store_failure on_store_failure;
+    enum on_unroutable on_unroutable;
+    enum on_in_doubt on_in_doubt;
+    enum on_dead_lettered on_dead_lettered;
+    int64_t hold_limit;
+};
+
+struct config {
+    char *file;
+    struct broker_config broker;
+    struct store_config *stores;
+    size_t store_count;
+    struct log_config log;
+    struct route_config *routes;
+    size_t route_count;
+    struct strings warnings; /* lines to log at start: a window below an hour, a memory: store, ... */
+};
+
+/* The configuration of `file`, or NULL with at least one line, each ended by '\n', in *errors. */
+struct config *config_load(const char *file, struct buffer *errors)
+    __attribute__((warn_unused_result));
+void config_free(struct config *config); /* NULL is fine */
+
+/* The route of that name, or NULL. */
+const struct route_config *config_route(const struct config *config, const char *name);
+
+#endif

@@ -1,0 +1,60 @@
+/*
+ * stats - one table of counters per route, written by workers and read by anybody.
+ *
+ * The rows below make the enum, the names and the help texts. Counters are relaxed atomics: each
+ * is right by itself, and that is all a reader may rely on.
+ */
+#ifndef ONLYONCE_STATS_H
+#define ONLYONCE_STATS_H
+
+#include "copy.h"
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#define STATS_ROWS(ROW)                                                                            \
+    ROW(DELIVERIES, "deliveries", "messages that arrived from the inbound queue")                  \
+    ROW(FORWARDED, "forwarded", "copies confirmed into the work queue or exchange")                \
+    ROW(DUPLICATES, "duplicates", "messages acknowledged because their key was recorded")          \
+    ROW(PARKED, "parked", "copies confirmed into the parking queue")                               \
+    ROW(REJECTED, "rejected", "unreadable or unwritable messages that the broker dead-lettered")   \
+    ROW(MARKED_IN_DOUBT, "in_doubt", "copies marked in doubt")                                     \
+    ROW(MARKED_UNCHECKED, "unchecked", "copies marked unchecked")                                  \
+    ROW(MARKED_NO_KEY, "no_key", "copies marked as having no key")                                 \
+    ROW(RETRIES, "retries", "copies forwarded again after a dead-lettering or from parking")       \
+    ROW(RETURNED, "returned", "copies that the broker returned as unroutable")                     \
+    ROW(NACKED, "nacked", "copies that the broker refused")                                        \
+    ROW(TAKEN_OVER, "taken_over", "abandoned claims taken over")                                   \
+    ROW(NOT_RECORDED, "not_recorded", "recordings that found their claim gone or somebody else's") \
+    ROW(KEY_LEFT_OUT, "key_left_out", "copies whose x-onlyonce-key did not fit")                   \
+    ROW(FOREIGN, "foreign", "answers of the store that were no records of ours")                   \
+    ROW(GIVEN_BACK, "given_back", "times that everything held was given back to the broker")       \
+    ROW(RECONNECTS, "reconnects", "connections opened again, of any kind")
+
+enum stat {
+#define ROW(id, name, help) STAT_##id,
+    STATS_ROWS(ROW)
+#undef ROW
+        STAT_COUNT
+};
+
+struct route_stats {
+    atomic_uint_fast64_t counters[STAT_COUNT];
+    atomic_uint_fast64_t parked[PARK_REASON_COUNT];
+    atomic_uint_fast64_t alternatives[17]; /* by the rule's order; the last one: none */
+};
+
+static inline void stats_add(struct route_stats *s, enum stat stat, uint64_t n)
+{
+    atomic_fetch_add_explicit(&s->counters[stat], n, memory_order_relaxed);
+}
+
+static inline uint64_t stats_get(const struct route_stats *s, enum stat stat)
+{
+    return atomic_load_explicit(&s->counters[stat], memory_order_relaxed);
+}
+
+const char *stats_name(enum stat stat);
+const char *stats_help(enum stat stat);
+
+#endif

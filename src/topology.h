@@ -1,0 +1,22 @@
+/*
+ * topology - the queues and exchanges of a route: looked for, made where missing, used as they are.
+ *
+ * `declare: true` looks first, passively: what exists is used as it is, what is missing is made,
+ * durable. `declare: false` only looks. All through rabbitmq-c's RPCs, before link_start().
+ */
+#ifndef ONLYONCE_TOPOLOGY_H
+#define ONLYONCE_TOPOLOGY_H
+
+#include "amqp.h"
+#include "config.h"
+
+/* The inbound queue (and its exchange and bindings), and the parking queue, which comes first, as a quorum inbound queue
+ * that we make dead-letters to it. */
+bool topology_source(struct link *l, const struct route_config *route, enum link_failure *failure)
+    __attribute__((warn_unused_result));
+
+/* The work queue or exchange, and the parking queue. */
+bool topology_sink(struct link *l, const struct route_config *route, enum link_failure *failure)
+    __attribute__((warn_unused_result));
+
+#endif
