@@ -65,8 +65,7 @@ bool claim_still_mine(const struct record *mine, const struct record *met);
 bool claim_may_record(const struct record *mine, const struct record *met, enum record_state as);
 
 /* What releasing leaves in the place of our claim: RECORD_NONE means that the record goes. */
-struct record claim_released(const struct record *mine, int64_t now,
-                             const struct claim_rules *rules);
+struct record claim_released(const struct record *mine, int64_t now);
 
 /* Completing. `first_seen` 0: any. */
 enum completion { COMPLETION_WRITE, COMPLETION_ALREADY, COMPLETION_NOT_FOUND };
