@@ -6,12 +6,16 @@
  * the table is an event that cannot happen there: PLACE_IMPOSSIBLE, and relay panics before
  * anything is acknowledged.
  *
- *              claim            publish           confirm           record
- *  pull ─► FRESH ─────────► CLAIMED ────────► SENT ─────────► CONFIRMED ───────► SETTLE ─► ack, gone
- *            │ duplicate                       │ refused                            ▲
- *            ├─────────────────────────────────┼────────────────────────────────────┤
- *            │ busy, store away                ▼                                    │
- *            └────────► HELD ─ due ─► FRESH   UNWIND ─ release ─► HELD, or park ────┘
+ * A lost session (EVENT_NOT_MOVED) leads from CLAIMED back to FRESH; a lost source connection leads
+ * from every place before SETTLE to UNWIND or GONE, unless a copy is on its way: that goes on to
+ * its end as an orphan, without an acknowledgement (design, section 2, rule 9).
+ *
+ *              claim           publish          confirm          record
+ *  pull ─► FRESH ────────► CLAIMED ───────► SENT ────────► CONFIRMED ──────► SETTLE ─► gone
+ *            │ duplicate                      │ refused                         ▲
+ *            ├────────────────────────────────┼─────────────────────────────────┤
+ *            │ busy, store away               ▼                                 │
+ *            └───────► HELD ─ due ─► FRESH  UNWIND ─ release ─► HELD, or rejected
  */
 #ifndef ONLYONCE_FLOW_H
 #define ONLYONCE_FLOW_H
@@ -32,22 +36,22 @@ enum place {
 };
 
 enum event {
-    EVENT_MINE,          /* the store says: claimed, taken over, or ours already */
-    EVENT_DUPLICATE,     /* the store says: recorded */
-    EVENT_BUSY,          /* somebody else's live claim, or another message of its key is on its way */
-    EVENT_UNCLAIMED,     /* it needs no claim: it has no key, or is to be parked as it is */
+    EVENT_MINE,      /* the store says: claimed, taken over, or ours already */
+    EVENT_DUPLICATE, /* the store says: recorded */
+    EVENT_BUSY,      /* somebody else's live claim, or another message of its key is on its way */
+    EVENT_UNCLAIMED, /* it needs no claim: it has no key, or is parked as it is */
     EVENT_STORE_UNKNOWN, /* the store's answer is unknown */
     EVENT_DUE,           /* its time has come, or what it waited for is over */
     EVENT_PUBLISHED,     /* handed to the sink */
-    EVENT_UNWRITABLE,    /* its copy cannot be written: unreadable, or larger than the broker takes */
-    EVENT_CONFIRMED,     /* ack, and no return */
-    EVENT_RETURNED,      /* returned as unroutable, then acked */
+    EVENT_UNWRITABLE, /* its copy cannot be written: unreadable, or larger than the broker takes */
+    EVENT_CONFIRMED,  /* ack, and no return */
+    EVENT_RETURNED,   /* returned as unroutable, then acked */
     EVENT_NACKED,
     EVENT_SINK_LOST,
-    EVENT_RECORDED, /* the store answered the recording: recorded, or no longer this claim's */
-    EVENT_RELEASED, /* the store answered the release, likewise */
-    EVENT_MOVED,    /* the record of a claim whose answer was lost is ours in the new session */
-    EVENT_NOT_MOVED, /* the session is another one now, and this record is not in it */
+    EVENT_RECORDED,  /* the store answered the recording: recorded, or no longer this claim's */
+    EVENT_RELEASED,  /* the store answered the release, likewise */
+    EVENT_MOVED,     /* the session is another one now, and its record is in it */
+    EVENT_NOT_MOVED, /* the session is another one now, and its record is not in it */
     EVENT_SOURCE_LOST,
     EVENT_STOPPING, /* give back what has not been published */
     EVENT_ACKED,
@@ -56,10 +60,10 @@ enum event {
 
 /* All that a decision may look at. */
 struct flow_facts {
-    bool claim;    /* a pending record of ours is in the store, or may be */
-    bool parks;    /* its next copy goes to the parking queue */
-    bool orphan;   /* its delivery is gone: nothing to acknowledge */
-    bool unsettled; /* claim is a "may be": the answer was lost */
+    bool claim;      /* a pending record of ours is in the store, or may be */
+    bool orphan;     /* its delivery is gone: nothing to acknowledge */
+    bool unwritable; /* its copy cannot be written */
+    bool rejectable; /* the inbound queue dead-letters what is rejected */
 };
 
 struct flow_policy {

@@ -40,24 +40,27 @@ struct message {
     struct span key_name;  /* of the alternative, for counters */
 
     /* Where it is, and what it waits for; written by relay alone. */
-    TAILQ_ENTRY(message) link;
     enum place place;
+    TAILQ_ENTRY(message) link; /* in the list of its place */
     struct flow_facts facts;
-    int64_t arrived; /* clock_now() at its arrival */
-    int64_t due;     /* HELD: when to try again; INT64_MAX: when something wakes it */
-    uint32_t tries;  /* how often it was held since it last got further */
-    uint32_t returns;
-    const char *why; /* what it waits for, for people; static text */
+    int64_t arrived;    /* clock_now() at its arrival */
+    int64_t first_seen; /* its own, should it become the first of its key; ms since 1970 */
+    int64_t due;        /* HELD: when to try again; INT64_MAX: when something wakes it */
+    uint32_t tries;     /* how often it was held since it last got further */
+    uint32_t returns;   /* how often the broker returned its copy as unroutable */
+    const char *why;    /* what it waits for, for people; static text */
 
-    /* Its claim: the record as it stands in the store, if facts.claim. */
+    /* Its claim: the record as it stands in the store, or may stand there; if facts.claim. */
     struct record claim;
 
     /* Its copy: what sink writes. */
     struct copy copy;
 
-    /* Other messages of its key: the table of keys in flight, and who waits for this one. */
+    /* Its key in flight: while facts.claim it is in relay's table, and others follow it. */
     struct message *next_in_bucket;
     struct message_list followers;
+    struct message *leader; /* HELD: whom it follows */
+    TAILQ_ENTRY(message) follow;
 
     /* Sink's, while SENT. */
     uint64_t sequence;
