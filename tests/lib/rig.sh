@@ -1,0 +1,300 @@
+# shellcheck shell=bash
+# rig - private servers for a test: source this file, start what you need, and check.
+#
+#   . "$(dirname "$0")/../lib/rig.sh"
+#   rig_redis_start; rig_rabbit_start
+#   rig_relay_start one "$RIG_DIR/relay.yaml"
+#   rig_check "all arrived" rig_account --work w --in i
+#
+# Everything lives in one folder, RIG_DIR, and listens on loopback ports of its own, so several
+# rigs run side by side and beside the machine's own servers. It works as any user: no server is
+# installed, started or stopped outside the folder. On exit all that was started is stopped, by its
+# process id; after a failed check the logs' ends are printed, and the exit code is 1.
+#
+# Set before: ONLYONCE_BUILD, the folder with the built program (build/gcc of this checkout);
+# RIG_KEEP_LOGS, a folder into which a failed rig's logs are copied.
+
+RIG_SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+RIG_BUILD=${ONLYONCE_BUILD:-$RIG_SOURCE/build/gcc}
+RIG_DIR=$(mktemp -d "${TMPDIR:-/tmp}/onlyonce-rig.XXXXXX")
+RIG_PORTS=${TMPDIR:-/tmp}/onlyonce-ports.$(id -u) # one empty folder for each port in use
+RIG_RESERVED=()
+RIG_FAILED=0
+RIG_RABBIT_LIB=/usr/lib/rabbitmq/bin # behind Debian's wrappers, which insist on a user
+declare -A RIG_RELAYS=()
+declare -A RIG_PIDS=()
+
+# ---- checks ----
+
+rig_ok() {
+  echo "ok $1"
+}
+
+rig_fail() {
+  echo "FAIL $1"
+  RIG_FAILED=$((RIG_FAILED + 1))
+}
+
+# rig_check NAME COMMAND... : runs it, and prints ok or FAIL; its output only if it failed.
+rig_check() {
+  local name=$1
+  shift
+  if "$@" >"$RIG_DIR/check.out" 2>&1; then
+    rig_ok "$name"
+  else
+    rig_fail "$name"
+    sed 's/^/    /' "$RIG_DIR/check.out"
+  fi
+}
+
+# rig_die REASON : the test cannot go on.
+rig_die() {
+  rig_fail "$1"
+  exit 1
+}
+
+# rig_wait_until COMMAND SECONDS : evaluates it until it succeeds; 1 if it does not in time.
+rig_wait_until() {
+  local deadline=$((SECONDS + $2))
+  until eval "$1" >/dev/null 2>&1; do
+    [ "$SECONDS" -lt "$deadline" ] || return 1
+    sleep 0.1
+  done
+}
+
+# ---- ports and processes ----
+
+rig_port_answers() {
+  (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
+}
+
+# rig_port : sets RIG_PORT to a free port below the range that the kernel hands out.
+rig_port() {
+  mkdir -p "$RIG_PORTS"
+  while :; do
+    RIG_PORT=$((20000 + RANDOM % 12000))
+    if mkdir "$RIG_PORTS/$RIG_PORT" 2>/dev/null; then
+      RIG_RESERVED+=("$RIG_PORT")
+      rig_port_answers "$RIG_PORT" || return 0
+    fi
+  done
+}
+
+# rig_stop_pid PID SECONDS : SIGTERM, and SIGKILL if that was not enough.
+rig_stop_pid() {
+  kill -TERM "$1" 2>/dev/null || return 0
+  rig_wait_until "! kill -0 $1" "$2" || kill -KILL "$1" 2>/dev/null
+  wait "$1" 2>/dev/null
+  return 0
+}
+
+# ---- Redis ----
+
+# rig_redis_start [SETTING...] : for instance --appendonly yes. Exports ONLYONCE_TEST_REDIS, RIG_REDIS_URL.
+rig_redis_start() {
+  if [ -z "${RIG_REDIS_PORT:-}" ]; then
+    rig_port
+    RIG_REDIS_PORT=$RIG_PORT
+    mkdir -p "$RIG_DIR/redis"
+  fi
+  redis-server --port "$RIG_REDIS_PORT" --bind 127.0.0.1 --dir "$RIG_DIR/redis" --save '' \
+    --maxmemory-policy noeviction "$@" >>"$RIG_DIR/redis.log" 2>&1 &
+  RIG_PIDS[redis]=$!
+  export ONLYONCE_TEST_REDIS=127.0.0.1:$RIG_REDIS_PORT
+  export RIG_REDIS_URL=redis://127.0.0.1:$RIG_REDIS_PORT/0
+  rig_wait_until '[ "$(rig_redis_cli ping)" = PONG ]' 20 || rig_die "redis-server did not start"
+}
+
+rig_redis_stop() {
+  rig_stop_pid "${RIG_PIDS[redis]}" 10
+  unset 'RIG_PIDS[redis]'
+}
+
+rig_redis_kill() {
+  kill -KILL "${RIG_PIDS[redis]}"
+  wait "${RIG_PIDS[redis]}" 2>/dev/null
+  unset 'RIG_PIDS[redis]'
+}
+
+rig_redis_cli() {
+  redis-cli -h 127.0.0.1 -p "$RIG_REDIS_PORT" "$@"
+}
+
+# ---- RabbitMQ ----
+
+rig_rabbit_environment() {
+  local dir=$RIG_DIR/rabbit
+  rig_port
+  export ERL_EPMD_PORT=$RIG_PORT
+  rig_port
+  export RABBITMQ_DIST_PORT=$RIG_PORT
+  rig_port
+  export RABBITMQ_NODE_PORT=$RIG_PORT RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
+  export ERL_EPMD_ADDRESS=127.0.0.1
+  export RABBITMQ_NODENAME=onlyonce-$RIG_PORT@localhost
+  export RABBITMQ_MNESIA_BASE=$dir/data RABBITMQ_LOG_BASE=$dir/log
+  export RABBITMQ_PID_FILE=$dir/pid RABBITMQ_ENABLED_PLUGINS_FILE=$dir/plugins
+  export RABBITMQ_CONFIG_FILE=$dir/rabbitmq.conf RABBITMQ_CONF_ENV_FILE=$dir/environment
+  export RABBITMQ_ADVANCED_CONFIG_FILE=$dir/advanced.config
+  export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"
+  export RIG_AMQP_URL=amqp://guest:guest@127.0.0.1:$RABBITMQ_NODE_PORT/%2f
+  export ONLYONCE_TEST_AMQP=$RIG_AMQP_URL
+  mkdir -p "$dir/home" "$dir/data" "$dir/log"
+  echo '[].' >"$dir/plugins"
+  echo '[].' >"$dir/advanced.config"
+  : >"$dir/environment"
+  cat >"$dir/rabbitmq.conf" <<END
+log.console = true
+log.console.level = info
+log.file = false
+disk_free_limit.absolute = 50MB
+raft.wal_max_size_bytes = 67108864
+END
+}
+
+rig_rabbit_answers() {
+  local byte
+  byte=$(exec 3<>"/dev/tcp/127.0.0.1/$RABBITMQ_NODE_PORT" &&
+    printf 'AMQP\0\0\011\001' >&3 && timeout 2 head -c 1 <&3 | od -An -tu1) 2>/dev/null
+  [ "${byte// /}" = 1 ]
+}
+
+# rig_rabbit_start : also after rig_rabbit_stop, with the same ports and data.
+rig_rabbit_start() {
+  [ -n "${RABBITMQ_NODE_PORT:-}" ] || rig_rabbit_environment
+  if [ -z "${RIG_PIDS[epmd]:-}" ]; then
+    epmd -port "$ERL_EPMD_PORT" -address 127.0.0.1 >>"$RIG_DIR/epmd.log" 2>&1 &
+    RIG_PIDS[epmd]=$!
+    rig_wait_until "rig_port_answers $ERL_EPMD_PORT" 10 || rig_die "epmd did not start"
+  fi
+  # RUNNING_UNDER_SYSTEMD makes the script become the server, so that its process id is ours.
+  HOME=$RIG_DIR/rabbit/home RUNNING_UNDER_SYSTEMD=true NOTIFY_SOCKET='' \
+    "$RIG_RABBIT_LIB/rabbitmq-server" >>"$RIG_DIR/rabbit.log" 2>&1 </dev/null &
+  RIG_PIDS[rabbit]=$!
+  rig_wait_until "rig_rabbit_answers || ! kill -0 ${RIG_PIDS[rabbit]}" 90
+  rig_rabbit_answers || rig_die "rabbitmq-server did not start"
+}
+
+rig_rabbit_stop() {
+  rig_stop_pid "${RIG_PIDS[rabbit]}" 30
+  unset 'RIG_PIDS[rabbit]'
+}
+
+rig_rabbit_kill() {
+  kill -KILL "${RIG_PIDS[rabbit]}"
+  wait "${RIG_PIDS[rabbit]}" 2>/dev/null
+  unset 'RIG_PIDS[rabbit]'
+}
+
+rig_rabbit_restart() {
+  rig_rabbit_stop
+  rig_rabbit_start
+}
+
+rig_rabbitctl() {
+  HOME=$RIG_DIR/rabbit/home "$RIG_RABBIT_LIB/rabbitmqctl" "$@" </dev/null
+}
+
+# rig_queue_depth QUEUE : the messages that are ready; quick.
+rig_queue_depth() {
+  "$RIG_BUILD/tests/depth" --amqp "$RIG_AMQP_URL" "$1"
+}
+
+rig_queue_consumers() {
+  "$RIG_BUILD/tests/depth" --amqp "$RIG_AMQP_URL" --consumers "$1"
+}
+
+# rig_queue_total QUEUE : ready and unacknowledged ones; takes some seconds, and lags by up to five.
+rig_queue_total() {
+  rig_rabbitctl -q list_queues --no-table-headers name messages | awk -v q="$1" '$1 == q { print $2 }'
+}
+
+# ---- load, account and the relay ----
+
+rig_load() {
+  "$RIG_BUILD/tests/load" --amqp "$RIG_AMQP_URL" "$@"
+}
+
+rig_account() {
+  "$RIG_BUILD/tests/account" --amqp "$RIG_AMQP_URL" "$@"
+}
+
+# rig_relay_start NAME CONFIG : its log is $RIG_DIR/NAME.log; TEST_PREFIX may hold valgrind and the like.
+rig_relay_start() {
+  # shellcheck disable=SC2086 # a prefix is several words
+  ${TEST_PREFIX:-} "$RIG_BUILD/onlyonce" run -c "$2" >>"$RIG_DIR/$1.log" 2>&1 </dev/null &
+  RIG_RELAYS[$1]=$!
+}
+
+rig_relay_is_running() {
+  kill -0 "${RIG_RELAYS[$1]}" 2>/dev/null
+}
+
+rig_relay_signal() {
+  kill "-$2" "${RIG_RELAYS[$1]}"
+}
+
+# rig_relay_kill NAME : SIGKILL, in the middle of whatever it does.
+rig_relay_kill() {
+  kill -KILL "${RIG_RELAYS[$1]}"
+  wait "${RIG_RELAYS[$1]}" 2>/dev/null
+  unset "RIG_RELAYS[$1]"
+}
+
+# rig_relay_stop NAME [SECONDS] : SIGTERM; 1 unless it exits with 0 within 12 seconds.
+rig_relay_stop() {
+  local pid=${RIG_RELAYS[$1]} code=0
+  unset "RIG_RELAYS[$1]"
+  kill -TERM "$pid" || return 1
+  if ! rig_wait_until "! kill -0 $pid" "${2:-12}"; then
+    echo "$1 did not stop within ${2:-12} s" >&2
+    kill -KILL "$pid"
+    wait "$pid" 2>/dev/null
+    return 1
+  fi
+  wait "$pid" || code=$?
+  [ "$code" = 0 ] || echo "$1 exited with $code" >&2
+  [ "$code" = 0 ]
+}
+
+# ---- the end ----
+
+rig_show_logs() {
+  local log
+  for log in "$RIG_DIR"/*.log; do
+    [ -s "$log" ] || continue
+    echo "---- the end of ${log##*/}"
+    tail -n 25 "$log"
+  done
+  if [ -n "${RIG_KEEP_LOGS:-}" ]; then
+    mkdir -p "$RIG_KEEP_LOGS" && cp "$RIG_DIR"/*.log "$RIG_KEEP_LOGS" 2>/dev/null
+  fi
+}
+
+rig_end() {
+  local code=$? name port
+  trap '' INT TERM
+  for name in "${!RIG_RELAYS[@]}"; do
+    rig_stop_pid "${RIG_RELAYS[$name]}" 12
+  done
+  # Sanitizers and assertions speak in the log, whatever the checks said.
+  if grep -lE 'AddressSanitizer|LeakSanitizer|runtime error:|Assertion .* failed' \
+    "$RIG_DIR"/*.log 2>/dev/null; then
+    rig_fail "no sanitizer or assertion spoke"
+  fi
+  for name in rabbit redis epmd; do
+    [ -z "${RIG_PIDS[$name]:-}" ] || rig_stop_pid "${RIG_PIDS[$name]}" 20
+  done
+  [ "$RIG_FAILED" = 0 ] || code=1
+  [ "$code" = 0 ] || rig_show_logs
+  for port in "${RIG_RESERVED[@]}"; do
+    rmdir "$RIG_PORTS/$port" 2>/dev/null
+  done
+  rmdir "$RIG_PORTS" 2>/dev/null
+  rm -rf "$RIG_DIR"
+  exit "$code"
+}
+
+trap rig_end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
