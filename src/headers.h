@@ -36,6 +36,9 @@ enum property {
     PROPERTY_COUNT
 };
 
+/* The property's bit in the flags before the list. */
+#define PROPERTY_FLAG(property) (0x8000u >> (property))
+
 struct properties {
     bool present[PROPERTY_COUNT];
     /* The value of each one present: a short string's content, the fields of the header table
@@ -67,6 +70,9 @@ bool array_next(struct span *rest, struct header *out);
 
 /* The first header of exactly that name. */
 bool header_find(struct span table, struct span name, struct header *out);
+
+/* At most 8 bytes, in network order, as a number. */
+uint64_t bytes_number(struct span bytes);
 
 /* An integer of any width or sign, or a text or bytes of decimal digits: false if it is neither or does
  * not fit. */
