@@ -15,6 +15,7 @@
 # RIG_KEEP_LOGS, a folder into which a failed rig's logs are copied.
 
 RIG_SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+. "$RIG_SOURCE/tests/lib/packages.sh"
 RIG_BUILD=${ONLYONCE_BUILD:-$RIG_SOURCE/build/gcc}
 RIG_DIR=$(mktemp -d "${TMPDIR:-/tmp}/onlyonce-rig.XXXXXX")
 RIG_PORTS=${TMPDIR:-/tmp}/onlyonce-ports.$(id -u) # one empty folder for each port in use
@@ -102,7 +103,7 @@ rig_redis_start() {
   RIG_PIDS[redis]=$!
   export ONLYONCE_TEST_REDIS=127.0.0.1:$RIG_REDIS_PORT
   export RIG_REDIS_URL=redis://127.0.0.1:$RIG_REDIS_PORT/0
-  rig_wait_until '[ "$(rig_redis_cli ping)" = PONG ]' 20 || rig_die "redis-server did not start"
+  rig_wait_until "rig_redis_cli ping | grep -q PONG" 20 || rig_die "redis-server did not start"
 }
 
 rig_redis_stop() {
@@ -295,6 +296,23 @@ rig_end() {
   exit "$code"
 }
 
+# rig_keep : what runs shall go on running; RIG_DIR/pids says what, in the order of stopping.
+rig_keep() {
+  local name port
+  for name in "${!RIG_RELAYS[@]}"; do
+    echo "${RIG_RELAYS[$name]}"
+  done >"$RIG_DIR/pids"
+  for name in rabbit redis epmd; do
+    echo "${RIG_PIDS[$name]}"
+  done >>"$RIG_DIR/pids"
+  for port in "${RIG_RESERVED[@]}"; do
+    rmdir "$RIG_PORTS/$port" 2>/dev/null
+  done
+  trap - EXIT INT TERM
+}
+
 trap rig_end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
+
+packages_for_servers || rig_die "the servers are installed"
