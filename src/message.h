@@ -24,20 +24,20 @@ TAILQ_HEAD(message_list, message);
 
 struct message {
     /* As delivered; set by source. */
-    uint64_t tag;         /* delivery tag */
-    uint32_t epoch;       /* which connection of the source the tag belongs to */
-    bool redelivered;     /* the broker's flag */
+    uint64_t tag;     /* delivery tag */
+    uint32_t epoch;   /* which connection of the source the tag belongs to */
+    bool redelivered; /* the broker's flag */
     struct span exchange;
     struct span routing_key;
-    struct span properties; /* property flags and list as encoded: the header frame from byte 12 on */
+    struct span properties; /* flags and list as encoded: a header frame from byte 12 on */
     struct span body;
 
     /* What relay found out about it. */
     struct delivery delivery;
     char key[KEY_TEXT_MAX + 1];
-    uint16_t key_len;      /* 0: it has no key */
-    int16_t alternative;   /* of the route's key rule; -1: none */
-    struct span key_name;  /* of the alternative, for counters */
+    uint16_t key_len;     /* 0: it has no key */
+    int16_t alternative;  /* of the route's key rule; -1: none */
+    struct span key_name; /* of the alternative, for counters */
 
     /* Where it is, and what it waits for; written by relay alone. */
     enum place place;
@@ -53,8 +53,9 @@ struct message {
     /* Its claim: the record as it stands in the store, or may stand there; if facts.claim. */
     struct record claim;
 
-    /* Its copy: what sink writes. */
+    /* Its copy: what sink writes. A copy of it may be in the work queue already: in_doubt. */
     struct copy copy;
+    bool in_doubt;
 
     /* Its key in flight: while facts.claim it is in relay's table, and others follow it. */
     struct message *next_in_bucket;
@@ -69,7 +70,7 @@ struct message {
 /* A message with room for these four; the caller fills what the spans point to (body included). */
 struct message *message_new(size_t exchange_len, size_t routing_key_len, size_t properties_len,
                             size_t body_len) __attribute__((returns_nonnull, warn_unused_result));
-void message_free(struct message *m);      /* NULL is fine */
+void message_free(struct message *m);         /* NULL is fine */
 size_t message_size(const struct message *m); /* what it costs in memory, bytes */
 
 static inline struct span message_key(const struct message *m)

@@ -1,0 +1,500 @@
+#include "relay.h"
+
+#include "clock.h"
+#include "key.h"
+#include "log.h"
+#include "relay_inside.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETURNS_BEFORE_PARKING 3
+#define LOOK_EVERY_MS 1000
+#define REFUSAL_LINE_EVERY_MS 60000
+#define MOST_SLEEP_MS 1000
+
+/* ---- Life of a relay ---- */
+
+struct relay *relay_new(const struct route_config *route, struct source *source, struct sink *sink,
+                        struct store *store, struct session *session, struct route_stats *stats)
+{
+    struct relay *r = xcalloc(1, sizeof *r);
+    r->route = route;
+    r->source = source;
+    r->sink = sink;
+    r->store = store;
+    r->session = session;
+    r->stats = stats;
+    r->policy.store_failure_holds = route->on_store_failure == STORE_FAILURE_HOLD;
+    r->rules =
+        (struct claim_rules){.window = route->window,
+                             .window_completed = -1,
+                             .hold_limit = route->hold_limit,
+                             .check_dead_lettered = route->on_dead_lettered == DEAD_LETTERED_CHECK};
+    r->origin = (struct delivery_origin){route->name, route->to.queue, route->to.exchange};
+    for (size_t p = 0; p < PLACE_COUNT; p++)
+        TAILQ_INIT(&r->places[p]);
+    flight_init(&r->flight, (size_t)route->from.prefetch * 2);
+    r->next_due = INT64_MAX;
+    return r;
+}
+
+void relay_free(struct relay *r)
+{
+    if (!r)
+        return;
+    for (size_t p = 0; p < PLACE_COUNT; p++) {
+        struct message *m;
+        while ((m = TAILQ_FIRST(&r->places[p]))) {
+            TAILQ_REMOVE(&r->places[p], m, link);
+            message_free(m);
+        }
+    }
+    flight_free(&r->flight);
+    free(r->batch);
+    free(r->ops);
+    free(r);
+}
+
+size_t relay_count(const struct relay *r, enum place place)
+{
+    return r->counts[place];
+}
+
+/* ---- Moving messages ---- */
+
+static void enter(struct relay *r, struct message *m, enum place place)
+{
+    m->place = place;
+    TAILQ_INSERT_TAIL(&r->places[place], m, link);
+    r->counts[place]++;
+}
+
+static void leave(struct relay *r, struct message *m)
+{
+    TAILQ_REMOVE(&r->places[m->place], m, link);
+    r->counts[m->place]--;
+    if (m->leader) {
+        TAILQ_REMOVE(&m->leader->followers, m, follow);
+        m->leader = NULL;
+    }
+}
+
+static void wake_by(struct relay *r, int64_t due)
+{
+    if (due < r->next_due)
+        r->next_due = due;
+}
+
+void relay_move(struct relay *r, struct message *m, enum event event)
+{
+    enum place next = flow_next(m->place, event, &r->policy, &m->facts);
+    if (next == PLACE_IMPOSSIBLE)
+        panic("message %llu of route %s is %s, and then: %s", (unsigned long long)m->tag,
+              r->route->name, place_name(m->place), event_name(event));
+    if (next == m->place)
+        return;
+    leave(r, m);
+    if (next == PLACE_GONE) {
+        assert(!m->facts.claim && TAILQ_EMPTY(&m->followers));
+        r->bytes -= message_size(m);
+        message_free(m);
+        return;
+    }
+    enter(r, m, next);
+    if (next == PLACE_HELD)
+        wake_by(r, m->due);
+}
+
+int64_t relay_backoff(uint32_t tries, int64_t first, int64_t most)
+{
+    int64_t delay = first;
+    while (tries-- > 0 && delay < most)
+        delay *= 2;
+    return delay < most ? delay : most;
+}
+
+void relay_hold(struct relay *r, struct message *m, enum event event, const char *why,
+                int64_t delay)
+{
+    m->why = why;
+    m->due = delay == INT64_MAX ? INT64_MAX : r->now + delay;
+    m->tries++;
+    relay_move(r, m, event);
+}
+
+void relay_duplicate(struct relay *r, struct message *m)
+{
+    stats_add(r->stats, STAT_DUPLICATES, 1);
+    LOG_DEBUG("duplicate", "route", r->route->name, "key", m->key, NULL);
+    relay_move(r, m, EVENT_DUPLICATE);
+}
+
+void relay_park(struct relay *r, struct message *m, enum park_reason reason)
+{
+    m->copy.target = TARGET_PARKING;
+    m->copy.reason = reason;
+    relay_move(r, m, EVENT_UNCLAIMED);
+}
+
+/* A message whose leader is done: by what is on record now it is a duplicate, or waits, or tries.
+ */
+static void lead_follower(struct relay *r, struct message *m, const struct record *known)
+{
+    if (known && known->now.state != RECORD_NONE) {
+        struct decision d = claim_decide(&m->delivery, known, true, r->session->id, 0,
+                                         store_now(r->store), &r->rules);
+        if (d.verdict == VERDICT_DUPLICATE) {
+            relay_duplicate(r, m);
+            return;
+        }
+        if (d.verdict == VERDICT_WAIT) {
+            m->due = r->now + relay_backoff(m->tries, RELAY_BUSY_FIRST_MS, RELAY_BUSY_MOST_MS);
+            wake_by(r, m->due);
+            return;
+        }
+    }
+    relay_move(r, m, EVENT_DUE);
+}
+
+void relay_unclaim(struct relay *r, struct message *m, const struct record *known)
+{
+    if (!m->facts.claim)
+        return;
+    m->facts.claim = false;
+    flight_remove(&r->flight, m);
+    struct message *follower;
+    while ((follower = TAILQ_FIRST(&m->followers))) {
+        TAILQ_REMOVE(&m->followers, follower, follow);
+        follower->leader = NULL;
+        lead_follower(r, follower, known);
+    }
+}
+
+/* ---- Pull ---- */
+
+bool relay_reads(const struct relay *r)
+{
+    return !r->stopping && r->bytes < (size_t)r->route->from.buffer;
+}
+
+static void count_key(struct relay *r, const struct message *m)
+{
+    int last = (int)(sizeof r->stats->alternatives / sizeof *r->stats->alternatives) - 1;
+    int at = m->alternative < 0 ? last : m->alternative;
+    atomic_fetch_add_explicit(&r->stats->alternatives[at], 1, memory_order_relaxed);
+}
+
+/* What headers and properties alone decide. What is left undecided is claimed. */
+static void admit(struct relay *r, struct message *m)
+{
+    m->arrived = r->now;
+    m->first_seen = store_now(r->store);
+    m->facts.rejectable = source_dead_letters(r->source);
+    m->delivery = delivery_read(m->properties, m->redelivered, &r->origin);
+    r->bytes += message_size(m);
+    enter(r, m, PLACE_FRESH);
+    stats_add(r->stats, STAT_DELIVERIES, 1);
+    bool has_key = key_find(r->route->key_rule, m);
+    count_key(r, m);
+    switch (m->delivery.kind) {
+    case DELIVERY_UNREADABLE: m->facts.unwritable = true; return;
+    case DELIVERY_LOOP: m->copy.reason = PARK_LOOP; return;
+    case DELIVERY_BAD_HEADER: m->copy.reason = PARK_BAD_HEADER; return;
+    case DELIVERY_PLAIN:
+    case DELIVERY_RETRY:
+    case DELIVERY_PUT_BACK: break;
+    }
+    if (has_key)
+        return;
+    if (r->route->on_missing_key == MISSING_KEY_PARK)
+        m->copy.reason = PARK_NO_KEY;
+    else
+        m->copy.no_key = true;
+}
+
+static void pull(struct relay *r)
+{
+    struct message *m;
+    while (relay_reads(r) && (m = source_pull(r->source)))
+        admit(r, m);
+}
+
+static void wake(struct relay *r)
+{
+    if (r->now < r->next_due)
+        return;
+    r->next_due = INT64_MAX;
+    struct message *m, *next;
+    for (m = TAILQ_FIRST(&r->places[PLACE_HELD]); m; m = next) {
+        next = TAILQ_NEXT(m, link);
+        if (m->due <= r->now)
+            relay_move(r, m, EVENT_DUE);
+        else
+            wake_by(r, m->due);
+    }
+}
+
+/* ---- Publish and confirm ---- */
+
+static bool comes_back(const struct message *m)
+{
+    return m->delivery.kind == DELIVERY_RETRY || m->delivery.kind == DELIVERY_PUT_BACK;
+}
+
+/* What the copy says: of its claim if it has one, else of what the delivery brought along. */
+static void fill_copy(struct message *m)
+{
+    struct copy *c = &m->copy;
+    c->first_seen = m->first_seen;
+    c->attempt = 1;
+    if (m->facts.claim) {
+        c->first_seen = m->claim.now.first_seen;
+        c->attempt = m->claim.now.number;
+    } else if (comes_back(m)) {
+        bool again = c->target == TARGET_WORK && m->delivery.attempt < UINT32_MAX;
+        c->first_seen = m->delivery.first_seen;
+        c->attempt = m->delivery.attempt + (again ? 1 : 0);
+    }
+    c->in_doubt = m->in_doubt || (m->facts.claim && m->claim.now.in_doubt);
+}
+
+/* What rests on a claim may be published only while the session is sure (design, section 2,
+ * rule 3); the clock is read anew, because the process may have stood still. */
+static bool may_publish(const struct relay *r, const struct message *m)
+{
+    return !m->facts.claim || m->copy.unchecked || session_is_sure(r->session, clock_now());
+}
+
+void relay_cannot_write(struct relay *r, struct message *m, const char *why)
+{
+    m->facts.unwritable = true;
+    LOG_WARNING("message cannot be relayed", "route", r->route->name, "key", m->key, "why", why,
+                "now", m->facts.rejectable ? "rejected to the dead-letter queue" : "held", NULL);
+    if (m->facts.rejectable)
+        stats_add(r->stats, STAT_REJECTED, 1);
+    relay_hold(r, m, EVENT_UNWRITABLE, why, INT64_MAX);
+}
+
+static void publish(struct relay *r)
+{
+    struct message *m, *next;
+    for (m = TAILQ_FIRST(&r->places[PLACE_CLAIMED]); m; m = next) {
+        next = TAILQ_NEXT(m, link);
+        if (sink_room(r->sink) == 0)
+            return;
+        if (!may_publish(r, m))
+            continue;
+        fill_copy(m);
+        switch (sink_publish(r->sink, m)) {
+        case SINK_PUBLISHED: relay_move(r, m, EVENT_PUBLISHED); break;
+        case SINK_UNREADABLE:
+            relay_cannot_write(r, m, "its properties or headers cannot be read");
+            break;
+        case SINK_TOO_LARGE:
+            relay_cannot_write(r, m, "its copy is larger than the broker takes");
+            break;
+        }
+    }
+}
+
+static void count_copy(struct relay *r, const struct message *m)
+{
+    const struct copy *c = &m->copy;
+    if (c->target == TARGET_PARKING) {
+        stats_add(r->stats, STAT_PARKED, 1);
+        atomic_fetch_add_explicit(&r->stats->parked[c->reason], 1, memory_order_relaxed);
+        LOG_INFO("parked", "route", r->route->name, "key", m->key, "reason",
+                 park_reason_text(c->reason), NULL);
+        return;
+    }
+    stats_add(r->stats, STAT_FORWARDED, 1);
+    stats_add(r->stats, STAT_MARKED_IN_DOUBT, c->in_doubt);
+    stats_add(r->stats, STAT_MARKED_UNCHECKED, c->unchecked);
+    stats_add(r->stats, STAT_MARKED_NO_KEY, c->no_key);
+    stats_add(r->stats, STAT_RETRIES, c->attempt > 1);
+}
+
+/* Says that copies are refused, once in a while: one line for an outage, not one for a message. */
+static void say_refused(struct relay *r, const struct message *m, const char *why)
+{
+    if (r->now < r->next_refusal_line)
+        return;
+    r->next_refusal_line = r->now + REFUSAL_LINE_EVERY_MS;
+    bool parking = m->copy.target == TARGET_PARKING;
+    const char *to = parking              ? r->route->park.queue
+                     : r->route->to.queue ? r->route->to.queue
+                                          : r->route->to.exchange;
+    LOG_WARNING("copies are refused, holding their messages", "route", r->route->name, "to", to,
+                "key", m->key, "why", why, NULL);
+}
+
+static void returned(struct relay *r, struct message *m)
+{
+    stats_add(r->stats, STAT_RETURNED, 1);
+    say_refused(r, m, "returned as unroutable: no queue takes them");
+    m->returns++;
+    bool parks = m->copy.target == TARGET_WORK && r->route->on_unroutable == UNROUTABLE_PARK &&
+                 m->returns >= RETURNS_BEFORE_PARKING;
+    if (parks)
+        m->copy.reason = PARK_UNROUTABLE;
+    relay_hold(r, m, EVENT_RETURNED, "no queue takes it: returned as unroutable",
+               parks ? 0 : relay_backoff(m->tries, 500, 30000));
+}
+
+static void nacked(struct relay *r, struct message *m)
+{
+    stats_add(r->stats, STAT_NACKED, 1);
+    say_refused(r, m, "nacked: the queue is full or failing");
+    /* Of several queues behind an exchange another one may have stored it. */
+    if (m->copy.target == TARGET_WORK && r->route->to.exchange)
+        m->in_doubt = true;
+    relay_hold(r, m, EVENT_NACKED, "its queue is full or failing: refused by the broker",
+               relay_backoff(m->tries, 100, 5000));
+}
+
+static void confirm(struct relay *r)
+{
+    enum sink_answer answer;
+    struct message *m;
+    while ((m = sink_next(r->sink, &answer))) {
+        switch (answer) {
+        case SINK_CONFIRMED:
+            count_copy(r, m);
+            relay_move(r, m, EVENT_CONFIRMED);
+            break;
+        case SINK_RETURNED: returned(r, m); break;
+        case SINK_NACKED: nacked(r, m); break;
+        }
+    }
+}
+
+static void settle(struct relay *r)
+{
+    struct message *m;
+    while ((m = TAILQ_FIRST(&r->places[PLACE_SETTLE]))) {
+        if (m->facts.unwritable)
+            source_reject(r->source, m);
+        else
+            source_ack(r->source, m);
+        relay_move(r, m, EVENT_ACKED);
+    }
+}
+
+/* ---- Losing links, and stopping ---- */
+
+/* Tells every message of a place. HELD comes first where several places are told: with it the
+ * followers are gone, so that telling one message moves no other. */
+static void tell_place(struct relay *r, enum place place, enum event event)
+{
+    struct message *m, *next;
+    for (m = TAILQ_FIRST(&r->places[place]); m; m = next) {
+        next = TAILQ_NEXT(m, link);
+        if (event == EVENT_SOURCE_LOST)
+            m->facts.orphan = true;
+        relay_move(r, m, event);
+    }
+}
+
+void relay_source_lost(struct relay *r)
+{
+    static const enum place order[] = {PLACE_HELD,      PLACE_FRESH,  PLACE_CLAIMED, PLACE_SENT,
+                                       PLACE_CONFIRMED, PLACE_UNWIND, PLACE_SETTLE};
+    for (size_t i = 0; i < sizeof order / sizeof *order; i++)
+        tell_place(r, order[i], EVENT_SOURCE_LOST);
+    r->wishes.give_back = false;
+}
+
+void relay_sink_lost(struct relay *r)
+{
+    struct message *m, *next;
+    for (m = TAILQ_FIRST(&r->places[PLACE_SENT]); m; m = next) {
+        next = TAILQ_NEXT(m, link);
+        /* Rule 6: the copy may have arrived. A parked one is only parked again. */
+        m->in_doubt = m->in_doubt || m->copy.target == TARGET_WORK;
+        relay_hold(r, m, EVENT_SINK_LOST, "its confirm was lost with the connection", 0);
+    }
+    for (m = TAILQ_FIRST(&r->places[PLACE_CLAIMED]); m; m = next) {
+        next = TAILQ_NEXT(m, link);
+        relay_hold(r, m, EVENT_SINK_LOST, "the broker is away", 0);
+    }
+}
+
+void relay_stop(struct relay *r)
+{
+    r->stopping = true;
+}
+
+static void drop_unpublished(struct relay *r)
+{
+    tell_place(r, PLACE_HELD, EVENT_STOPPING);
+    tell_place(r, PLACE_FRESH, EVENT_STOPPING);
+    tell_place(r, PLACE_CLAIMED, EVENT_STOPPING);
+}
+
+bool relay_is_drained(const struct relay *r)
+{
+    return r->counts[PLACE_CLAIMED] + r->counts[PLACE_SENT] + r->counts[PLACE_CONFIRMED] +
+               r->counts[PLACE_UNWIND] + r->counts[PLACE_SETTLE] ==
+           0;
+}
+
+/* ---- The tick ---- */
+
+/* design, `hold_limit`: the broker's own limit would close the channel, and more than this. */
+static void look_for_old(struct relay *r)
+{
+    if (r->now < r->next_look)
+        return;
+    r->next_look = r->now + LOOK_EVERY_MS;
+    for (size_t p = 0; p < PLACE_COUNT; p++) {
+        const struct message *m;
+        TAILQ_FOREACH(m, &r->places[p], link)
+        {
+            if (!m->facts.orphan && r->now - m->arrived > r->route->hold_limit)
+                r->wishes.give_back = true;
+        }
+    }
+}
+
+static int64_t sleep_ms(const struct relay *r)
+{
+    bool store_goes = r->session->open || !r->policy.store_failure_holds;
+    if (r->counts[PLACE_FRESH] > 0 && store_goes && sink_room(r->sink) > r->counts[PLACE_CLAIMED])
+        return 0;
+    if ((r->counts[PLACE_CONFIRMED] > 0 || r->counts[PLACE_UNWIND] > 0) && r->session->open)
+        return 0;
+    int64_t wait = r->next_due == INT64_MAX ? MOST_SLEEP_MS : r->next_due - r->now;
+    if (wait < 0)
+        wait = 0;
+    return wait < MOST_SLEEP_MS ? wait : MOST_SLEEP_MS;
+}
+
+struct relay_wishes relay_wishes(const struct relay *r)
+{
+    return r->wishes;
+}
+
+int64_t relay_tick(struct relay *r, int64_t now)
+{
+    r->now = now;
+    r->wishes.store_failed = false;
+    r->wishes.session_lost = false;
+    confirm(r);
+    relay_record(r);
+    if (r->stopping)
+        drop_unpublished(r);
+    relay_release(r);
+    pull(r);
+    bool full = !relay_reads(r);
+    wake(r);
+    relay_claim(r);
+    publish(r);
+    settle(r);
+    look_for_old(r);
+    sink_flush(r->sink, now);
+    source_flush(r->source, now);
+    return full && relay_reads(r) ? 0 : sleep_ms(r);
+}

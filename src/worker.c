@@ -1,0 +1,458 @@
+#include "worker.h"
+
+#include "clock.h"
+#include "log.h"
+#include "relay.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define BACKOFF_FIRST_MS 100
+#define BACKOFF_MOST_MS 30000
+#define STABLE_MS 10000        /* a connection that held this long begins its backoff anew */
+#define STOP_PATIENCE_MS 8000  /* for confirms, once it is asked to stop */
+#define CLOSE_PATIENCE_MS 500  /* for the broker's answer to a close */
+#define DANGERS_EVERY_MS 60000 /* how often the store is asked for what endangers uniqueness */
+
+enum link_name { LINK_STORE, LINK_SINK, LINK_SOURCE, LINK_COUNT };
+static const char *const link_names[LINK_COUNT] = {"store", "sink", "source"};
+
+/* A connection's outage and the wait before the next attempt. */
+struct outage {
+    int64_t next_try; /* clock_now() */
+    int64_t since;    /* of the outage; 0: there is none, or none was said yet */
+    int64_t up_since;
+    uint32_t tries;
+    bool ever_up;
+};
+
+struct worker {
+    const struct route_config *route;
+    int index;
+    struct route_stats *stats;
+
+    struct source *source;
+    struct sink *sink;
+    struct store *store;
+    struct session session;
+    struct relay *relay;
+
+    struct outage outages[LINK_COUNT];
+    bool source_open; /* as far as relay was told */
+    bool sink_open;
+    bool blocked_said;
+    uint64_t random;
+    int64_t next_dangers;
+
+    bool stopping;
+    int64_t stop_by;
+    bool done;
+    bool failed;
+
+    atomic_bool stop_asked;
+    _Atomic int64_t stop_asked_at;
+    pthread_t thread;
+    int wake_fd;
+    void (*on_exit)(void *);
+    void *context;
+};
+
+struct worker *worker_new(const struct config *config, const struct route_config *route, int index,
+                          struct route_stats *stats)
+{
+    struct worker *w = xcalloc(1, sizeof *w);
+    w->route = route;
+    w->index = index;
+    w->stats = stats;
+    w->source = source_new(config, route);
+    w->sink = sink_new(config, route);
+    w->store = store_new(route->store_config, route->scope);
+    w->session.life = route->store_config->session;
+    w->relay = relay_new(route, w->source, w->sink, w->store, &w->session, stats);
+    w->random = (uint64_t)clock_now() * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)index + 1;
+    w->wake_fd = -1;
+    return w;
+}
+
+void worker_free(struct worker *w)
+{
+    if (!w)
+        return;
+    relay_free(w->relay);
+    source_free(w->source);
+    sink_free(w->sink);
+    store_free(w->store);
+    if (w->wake_fd >= 0)
+        close(w->wake_fd);
+    free(w);
+}
+
+/* ---- Outages: said at both edges, with exponential backoff and jitter between the attempts ----
+ */
+
+static uint64_t next_random(struct worker *w)
+{
+    w->random ^= w->random << 13;
+    w->random ^= w->random >> 7;
+    w->random ^= w->random << 17;
+    return w->random;
+}
+
+/* Between half of the doubled delay and all of it, so that many relays do not come at once. */
+static int64_t next_delay(struct worker *w, struct outage *o)
+{
+    int64_t delay = BACKOFF_FIRST_MS;
+    for (uint32_t i = 0; i < o->tries && delay < BACKOFF_MOST_MS; i++)
+        delay *= 2;
+    if (delay > BACKOFF_MOST_MS)
+        delay = BACKOFF_MOST_MS;
+    o->tries++;
+    return delay / 2 + (int64_t)(next_random(w) % (uint64_t)(delay / 2 + 1));
+}
+
+static void link_is_up(struct worker *w, enum link_name name, const char *to)
+{
+    struct outage *o = &w->outages[name];
+    int64_t now = clock_now();
+    char after[32];
+    snprintf(after, sizeof after, "%.1fs", o->since ? (double)(now - o->since) / 1000 : 0.0);
+    LOG_INFO("connected", "route", w->route->name, "link", link_names[name], "to", to, "after",
+             o->since ? after : NULL, NULL);
+    if (o->ever_up)
+        stats_add(w->stats, STAT_RECONNECTS, 1);
+    o->ever_up = true;
+    o->since = 0;
+    o->up_since = now;
+}
+
+/* The one way out of a connection: says why, once an outage, and sets the time of the next try. */
+static void link_is_down(struct worker *w, enum link_name name, const char *why, bool permanent)
+{
+    struct outage *o = &w->outages[name];
+    int64_t now = clock_now();
+    if (permanent && !o->ever_up && !w->stopping) {
+        LOG_ERROR("cannot start", "route", w->route->name, "link", link_names[name], "why", why,
+                  NULL);
+        w->failed = true;
+    } else if (!o->since) {
+        LOG_WARNING(o->ever_up ? "connection lost, reconnecting" : "cannot connect yet, trying on",
+                    "route", w->route->name, "link", link_names[name], "why", why, NULL);
+    }
+    if (o->up_since && now - o->up_since >= STABLE_MS)
+        o->tries = 0;
+    if (!o->since)
+        o->since = now;
+    o->up_since = 0;
+    o->next_try = now + next_delay(w, o);
+}
+
+static bool is_due(const struct worker *w, enum link_name name, int64_t now)
+{
+    return now >= w->outages[name].next_try;
+}
+
+/* ---- Store and session ---- */
+
+static void say_dangers(struct worker *w, int64_t now)
+{
+    if (w->index != 0 || !store_is_open(w->store) || now < w->next_dangers)
+        return;
+    w->next_dangers = now + DANGERS_EVERY_MS;
+    struct buffer lines = {0};
+    if (!store_dangers(w->store, &lines)) {
+        buffer_free(&lines);
+        return; /* The next call that matters will notice what is wrong. */
+    }
+    buffer_add_u8(&lines, '\0');
+    char *rest = (char *)lines.data;
+    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
+        if (*line)
+            LOG_WARNING("uniqueness is endangered", "route", w->route->name, "store",
+                        w->route->store, "why", line, NULL);
+    buffer_free(&lines);
+}
+
+static void lose_store(struct worker *w, bool permanent)
+{
+    link_is_down(w, LINK_STORE, store_error(w->store), permanent);
+    store_close(w->store);
+    session_close(&w->session);
+}
+
+static void keep_store(struct worker *w, int64_t now)
+{
+    if (!store_is_open(w->store)) {
+        bool permanent = false;
+        if (!is_due(w, LINK_STORE, now))
+            return;
+        if (!store_open(w->store, &permanent)) {
+            lose_store(w, permanent);
+            return;
+        }
+    }
+    if (!w->session.open) {
+        if (!relay_open_session(w->relay)) {
+            lose_store(w, false);
+            return;
+        }
+        if (!w->outages[LINK_STORE].up_since)
+            link_is_up(w, LINK_STORE, store_describe(w->store));
+        say_dangers(w, now);
+    }
+    if (!session_renew(&w->session, w->store))
+        lose_store(w, false);
+}
+
+/* ---- Sink and source ---- */
+
+static void lose_sink(struct worker *w, bool permanent)
+{
+    link_is_down(w, LINK_SINK, sink_error(w->sink), permanent);
+    sink_close(w->sink, 0);
+    w->sink_open = false;
+    relay_sink_lost(w->relay);
+}
+
+static void keep_sink(struct worker *w, int64_t now)
+{
+    if (w->sink_open && !sink_is_up(w->sink))
+        lose_sink(w, false);
+    if (w->sink_open || w->stopping || !is_due(w, LINK_SINK, now))
+        return;
+    bool permanent = false;
+    w->sink_open = sink_open(w->sink, &permanent);
+    if (w->sink_open)
+        link_is_up(w, LINK_SINK, sink_describe(w->sink));
+    else
+        lose_sink(w, permanent);
+}
+
+static void say_blocked(struct worker *w)
+{
+    const char *reason = NULL;
+    bool blocked = w->sink_open && sink_blocked(w->sink, &reason);
+    if (blocked == w->blocked_said)
+        return;
+    w->blocked_said = blocked;
+    if (blocked)
+        LOG_WARNING("the broker blocks publishing, waiting for it", "route", w->route->name, "why",
+                    reason, NULL);
+    else
+        LOG_INFO("the broker takes messages again", "route", w->route->name, NULL);
+}
+
+static void lose_source(struct worker *w, bool permanent)
+{
+    link_is_down(w, LINK_SOURCE, source_error(w->source), permanent);
+    source_close(w->source, 0);
+    w->source_open = false;
+    relay_source_lost(w->relay);
+}
+
+/* A route consumes only once it can hand on what it takes: else a queue's delivery limit would be
+ * used up by an outage (libraries.md, rule 18). */
+static bool may_consume(const struct worker *w)
+{
+    bool store_goes = w->session.open || w->route->on_store_failure != STORE_FAILURE_HOLD;
+    return !w->stopping && store_goes && w->sink_open && !sink_blocked(w->sink, NULL);
+}
+
+static void keep_source(struct worker *w, int64_t now)
+{
+    if (w->source_open && !source_is_up(w->source))
+        lose_source(w, false);
+    if (w->source_open || !may_consume(w) || !is_due(w, LINK_SOURCE, now))
+        return;
+    bool permanent = false;
+    w->source_open = source_open(w->source, &permanent);
+    if (w->source_open)
+        link_is_up(w, LINK_SOURCE, source_describe(w->source));
+    else
+        lose_source(w, permanent);
+}
+
+/* hold_limit is over: everything goes back to the broker, once, and the route waits without a
+ * consumer. The sink is opened again, too, which looks for its queue, unless copies are in flight.
+ */
+static void give_back(struct worker *w)
+{
+    LOG_WARNING("held for longer than hold_limit, giving everything back to the broker", "route",
+                w->route->name, NULL);
+    stats_add(w->stats, STAT_GIVEN_BACK, 1);
+    source_close(w->source, CLOSE_PATIENCE_MS);
+    w->source_open = false;
+    w->outages[LINK_SOURCE].next_try = clock_now() + next_delay(w, &w->outages[LINK_SOURCE]);
+    relay_source_lost(w->relay);
+    if (w->sink_open && relay_count(w->relay, PLACE_SENT) == 0) {
+        sink_close(w->sink, CLOSE_PATIENCE_MS);
+        w->sink_open = false;
+        relay_sink_lost(w->relay);
+    }
+}
+
+/* ---- Stopping ---- */
+
+void worker_stop(struct worker *w)
+{
+    if (w->stopping)
+        return;
+    w->stopping = true;
+    int64_t asked = atomic_load(&w->stop_asked_at);
+    w->stop_by = (asked ? asked : clock_now()) + STOP_PATIENCE_MS;
+    if (w->source_open)
+        source_cancel(w->source);
+    relay_stop(w->relay);
+}
+
+static void finish(struct worker *w)
+{
+    source_close(w->source, w->source_open ? CLOSE_PATIENCE_MS : 0);
+    sink_close(w->sink, w->sink_open ? CLOSE_PATIENCE_MS : 0);
+    session_end(&w->session, w->store);
+    store_close(w->store);
+    w->done = true;
+}
+
+bool worker_is_done(const struct worker *w)
+{
+    return w->done;
+}
+
+bool worker_has_failed(const struct worker *w)
+{
+    return w->failed;
+}
+
+/* ---- The turn ---- */
+
+static int64_t until_next_try(const struct worker *w, int64_t now)
+{
+    bool down[LINK_COUNT] = {
+        [LINK_STORE] = !store_is_open(w->store),
+        [LINK_SINK] = !w->sink_open && !w->stopping,
+        [LINK_SOURCE] = !w->source_open && may_consume(w),
+    };
+    int64_t next = INT64_MAX;
+    for (size_t i = 0; i < LINK_COUNT; i++)
+        if (down[i] && w->outages[i].next_try < next)
+            next = w->outages[i].next_try;
+    return next == INT64_MAX ? next : next - now;
+}
+
+static int64_t sleep_ms(const struct worker *w, int64_t wait)
+{
+    int64_t now = clock_now();
+    int64_t limits[] = {
+        until_next_try(w, now),
+        session_deadline(&w->session) - now,
+        w->source_open ? source_deadline(w->source) - now : INT64_MAX,
+        w->sink_open ? sink_deadline(w->sink) - now : INT64_MAX,
+        w->stopping ? w->stop_by - now : INT64_MAX,
+    };
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (limits[i] < wait)
+            wait = limits[i];
+    return wait > 0 ? wait : 0;
+}
+
+static void grant_wishes(struct worker *w)
+{
+    struct relay_wishes wishes = relay_wishes(w->relay);
+    if (wishes.store_failed)
+        lose_store(w, false);
+    else if (wishes.session_lost)
+        session_close(&w->session);
+    if (wishes.give_back && w->source_open)
+        give_back(w);
+}
+
+int64_t worker_turn(struct worker *w)
+{
+    assert(!w->done);
+    int64_t now = clock_now();
+    if (atomic_load(&w->stop_asked))
+        worker_stop(w);
+    if (w->source_open)
+        source_read(w->source, relay_reads(w->relay), now);
+    if (w->sink_open)
+        sink_read(w->sink, now);
+    keep_store(w, now);
+    keep_sink(w, now);
+    keep_source(w, now);
+    say_blocked(w);
+    say_dangers(w, now);
+    if (w->failed) {
+        finish(w);
+        return 0;
+    }
+    int64_t wait = relay_tick(w->relay, clock_now());
+    grant_wishes(w);
+    if (w->stopping && (relay_is_drained(w->relay) || clock_now() >= w->stop_by)) {
+        finish(w);
+        return 0;
+    }
+    bool session_wanted = store_is_open(w->store) && !w->session.open;
+    return session_wanted ? 0 : sleep_ms(w, wait);
+}
+
+/* ---- The thread ---- */
+
+static void wait_for_io(struct worker *w, int64_t ms)
+{
+    struct pollfd fds[3] = {{.fd = w->wake_fd, .events = POLLIN}, {.fd = -1}, {.fd = -1}};
+    if (w->source_open) {
+        fds[1].fd = source_fd(w->source);
+        fds[1].events = source_events(w->source, relay_reads(w->relay));
+    }
+    if (w->sink_open) {
+        fds[2].fd = sink_fd(w->sink);
+        fds[2].events = sink_events(w->sink);
+    }
+    (void)poll(fds, 3, ms > INT32_MAX ? INT32_MAX : (int)ms);
+    uint64_t asked;
+    ssize_t taken = read(w->wake_fd, &asked, sizeof asked); /* Else it would stay readable. */
+    (void)taken;
+}
+
+static void *run(void *arg)
+{
+    struct worker *w = arg;
+    for (;;) {
+        int64_t wait = worker_turn(w);
+        if (w->done)
+            break;
+        wait_for_io(w, wait);
+    }
+    w->on_exit(w->context);
+    return NULL;
+}
+
+bool worker_start(struct worker *w, void (*on_exit)(void *), void *context)
+{
+    w->on_exit = on_exit;
+    w->context = context;
+    w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return w->wake_fd >= 0 && pthread_create(&w->thread, NULL, run, w) == 0;
+}
+
+void worker_ask_to_stop(struct worker *w)
+{
+    uint64_t one = 1;
+    atomic_store(&w->stop_asked_at, clock_now());
+    atomic_store(&w->stop_asked, true);
+    ssize_t written = write(w->wake_fd, &one, sizeof one);
+    (void)written;
+}
+
+void worker_join(struct worker *w)
+{
+    pthread_join(w->thread, NULL);
+}
