@@ -1,0 +1,25 @@
+# onlyonce in a container: built in one stage, run in another as an ordinary user.
+# The configuration is expected at /etc/onlyonce/onlyonce.yaml, mounted read-only.
+
+FROM debian:bookworm-slim AS build
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends \
+      gcc make cmake pkg-config libc6-dev \
+      librabbitmq-dev libhiredis-dev libyaml-dev libcjson-dev libssl-dev \
+ && rm -rf /var/lib/apt/lists/*
+WORKDIR /source
+COPY . .
+RUN cmake -S . -B /build -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=/usr -DONLYONCE_TESTS=OFF
+RUN cmake --build /build --parallel
+RUN cmake --install /build --prefix /installed --strip
+
+FROM debian:bookworm-slim
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends \
+      librabbitmq4 libhiredis0.14 libyaml-0-2 libcjson1 libssl3 \
+ && rm -rf /var/lib/apt/lists/* \
+ && useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin onlyonce
+COPY --from=build /installed/bin/onlyonce /usr/bin/onlyonce
+USER onlyonce
+ENTRYPOINT ["onlyonce"]
+CMD ["run"]
