@@ -1,0 +1,474 @@
+#include "config_check.h"
+
+#include "options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECOND INT64_C(1000)
+#define MINUTE (60 * SECOND)
+#define HOUR (60 * MINUTE)
+#define QUORUM_PREFETCH 2000
+
+struct check {
+    struct config *config;
+    struct faults *faults;
+};
+
+struct path {
+    char text[64];
+};
+
+static struct path path_to(const char *list, size_t index, const char *field)
+{
+    struct path p;
+    snprintf(p.text, sizeof p.text, "%s[%zu]%s%s", list, index, *field ? "." : "", field);
+    return p;
+}
+
+static struct path route_path(size_t index, const char *field)
+{
+    return path_to("routes", index, field);
+}
+
+static struct path store_path(size_t index, const char *field)
+{
+    return path_to("stores", index, field);
+}
+
+/* Whether the file has the field, readable or not. */
+static bool is_set(const struct check *c, struct path path)
+{
+    return node_find(c->faults->root, path.text, NULL) != NULL;
+}
+
+static void warn(struct check *c, char *line)
+{
+    struct strings *w = &c->config->warnings;
+    w->items = xrealloc(w->items, (w->count + 1) * sizeof *w->items);
+    w->items[w->count++] = line;
+}
+
+static bool same(const char *a, const char *b)
+{
+    return a && b && strcmp(a, b) == 0;
+}
+
+static void replace(char **text, const char *by)
+{
+    free(*text);
+    *text = xstrdup(by);
+}
+
+/* ---- Broker and stores ---- */
+
+/* Who logs in at one URL of the broker. What the fields say wins over what the URL says. */
+static void decide_login(struct check *c, size_t index, struct broker_url *url)
+{
+    const struct broker_config *b = &c->config->broker;
+    const struct path user = {"broker.username"};
+    const struct path password = {"broker.password"};
+    if (b->username)
+        replace(&url->username, b->username);
+    if (b->password)
+        replace(&url->password, b->password);
+    if (url->username && !url->password && !is_set(c, password)) {
+        if (!b->username)
+            faults_add(
+                c->faults, path_to("broker.urls", index, "").text,
+                "has a username and no password; write USER:PASSWORD@, or set broker.password");
+        else if (index == 0)
+            faults_add(c->faults, user.text, "has no password; set broker.password");
+    }
+    if (url->password && !url->username && !is_set(c, user) && index == 0)
+        faults_add(c->faults, password.text, "has no username; set broker.username");
+    if (!url->username && !url->password) {
+        url->username = xstrdup("guest");
+        url->password = xstrdup("guest");
+    }
+}
+
+static void check_broker(struct check *c)
+{
+    struct broker_config *b = &c->config->broker;
+    b->parsed = xcalloc(b->urls.count, sizeof *b->parsed);
+    for (size_t i = 0; i < b->urls.count; i++) {
+        struct path path = path_to("broker.urls", i, "");
+        char error[256];
+        if (!b->urls.items[i])
+            continue;
+        const char *bad = url_read_broker(b->urls.items[i], &b->parsed[i], error);
+        if (!bad && b->parsed[i].tls)
+            bad = "is amqps://, which is not supported by this version; write amqp://";
+        if (bad)
+            faults_add(c->faults, path.text, "%s", bad);
+        else
+            decide_login(c, i, &b->parsed[i]);
+    }
+}
+
+static void check_redis(struct check *c, size_t index, struct store_config *s)
+{
+    if (s->username)
+        replace(&s->parsed.username, s->username);
+    if (s->password)
+        replace(&s->parsed.password, s->password);
+    if (s->parsed.username && !s->parsed.password && !is_set(c, store_path(index, "password")))
+        faults_add(c->faults, store_path(index, s->username ? "username" : "url").text,
+                   "has a username and no password; set password (a URL's password alone is "
+                   "written redis://:PASSWORD@HOST)");
+}
+
+static void check_memory(struct check *c, size_t index, const struct store_config *s)
+{
+    if (s->username || s->password)
+        faults_add(c->faults, store_path(index, s->username ? "username" : "password").text,
+                   "means nothing to memory:; leave it out");
+    warn(c, faults_line(c->faults, store_path(index, "url").text,
+                        "memory: records are lost at a restart, and one process only"));
+}
+
+static void check_store(struct check *c, size_t index)
+{
+    struct store_config *s = &c->config->stores[index];
+    for (size_t i = 0; i < index; i++)
+        if (same(s->name, c->config->stores[i].name))
+            faults_add(c->faults, store_path(index, "name").text,
+                       "%s is the name of stores[%zu], too; names differ",
+                       faults_quote(s->name).text, i);
+    char error[256];
+    const char *bad = s->url ? url_read_store(s->url, &s->parsed, error) : NULL;
+    if (bad)
+        faults_add(c->faults, store_path(index, "url").text, "%s", bad);
+    else if (s->url && s->parsed.kind == STORE_REDIS)
+        check_redis(c, index, s);
+    else if (s->url)
+        check_memory(c, index, s);
+    if (s->timeout && s->session && s->timeout * 3 >= s->session)
+        faults_add(c->faults, store_path(index, "timeout").text,
+                   "%" PRId64 "ms is not below a third of session (%" PRId64
+                   "ms); write a shorter timeout or a longer session",
+                   s->timeout, s->session);
+}
+
+/* ---- A route by itself ---- */
+
+static void choose_store(struct check *c, size_t index, struct route_config *r)
+{
+    struct config *config = c->config;
+    struct path path = route_path(index, "store");
+    if (!r->store && is_set(c, path))
+        return;
+    if (!r->store && config->store_count == 1 && config->stores[0].name)
+        r->store = xstrdup(config->stores[0].name);
+    struct buffer names = {0};
+    for (size_t i = 0; i < config->store_count; i++) {
+        const char *name = config->stores[i].name;
+        if (same(r->store, name))
+            r->store_config = &config->stores[i];
+        if (name)
+            buffer_printf(&names, "%s%s", names.len ? ", " : "", name);
+    }
+    if (!r->store && config->store_count > 1)
+        faults_add(c->faults, path.text,
+                   "is missing, and there are several stores; write one of %.*s", (int)names.len,
+                   (const char *)names.data);
+    else if (r->store && !r->store_config && names.len)
+        faults_add(c->faults, path.text, "%s is no store's name; write one of %.*s",
+                   faults_quote(r->store).text, (int)names.len, (const char *)names.data);
+    buffer_free(&names);
+}
+
+/* A rule's faults come one at a time: a bad line is set aside, and the others are tried again. */
+static void compile_key(struct check *c, size_t index, struct route_config *r)
+{
+    size_t count = 0;
+    char **lines = xcalloc(r->key.count, sizeof *lines);
+    size_t *place = xcalloc(r->key.count, sizeof *place);
+    for (size_t i = 0; i < r->key.count; i++)
+        if (r->key.items[i]) {
+            lines[count] = r->key.items[i];
+            place[count++] = i;
+        }
+    while (count > 0 && !r->key_rule) {
+        char error[256] = "";
+        size_t bad = 0;
+        r->key_rule = key_compile(lines, count, &bad, error);
+        if (r->key_rule)
+            break;
+        char *item = xasprintf("%s[%zu]", route_path(index, "key").text, place[bad]);
+        faults_add(c->faults, item, "%s", error);
+        free(item);
+        if (count > KEY_MAX_ALTERNATIVES)
+            break;
+        count--;
+        memmove(lines + bad, lines + bad + 1, (count - bad) * sizeof *lines);
+        memmove(place + bad, place + bad + 1, (count - bad) * sizeof *place);
+    }
+    free(lines);
+    free(place);
+}
+
+/* RabbitMQ lets nobody declare these names; exchanges of the listed ones are there from the start.
+ */
+static void check_reserved(struct check *c, struct path path, const char *name, bool is_exchange,
+                           const char *way_out)
+{
+    static const char *const present[] = {"amq.direct", "amq.fanout", "amq.headers", "amq.match",
+                                          "amq.topic"};
+    if (!name || strncmp(name, "amq.", 4) != 0)
+        return;
+    for (size_t i = 0; is_exchange && i < sizeof present / sizeof present[0]; i++)
+        if (strcmp(name, present[i]) == 0)
+            return;
+    faults_add(c->faults, path.text,
+               "%s begins with \"amq.\", which is reserved; choose another name%s",
+               faults_quote(name).text, way_out);
+}
+
+/* Bindings that do not do what they say. */
+static void check_bindings(struct check *c, size_t index, const struct route_config *r)
+{
+    struct path path = route_path(index, "from.bindings");
+    enum exchange_type type = r->from.exchange_type;
+    if (!is_set(c, path)) {
+        if (type == EXCHANGE_DIRECT)
+            faults_add(c->faults, path.text,
+                       "is missing: a direct exchange needs the routing keys to bind with");
+        return;
+    }
+    if (type == EXCHANGE_FANOUT || type == EXCHANGE_HEADERS)
+        warn(c, faults_line(c->faults, path.text,
+                            "a %s exchange looks at no routing keys: every message is bound",
+                            type == EXCHANGE_FANOUT ? "fanout" : "headers"));
+    for (size_t i = 0; type == EXCHANGE_DIRECT && i < r->from.bindings.count; i++)
+        if (r->from.bindings.items[i] && strpbrk(r->from.bindings.items[i], "*#"))
+            warn(c, faults_line(c->faults, path.text,
+                                "a direct exchange takes * and # literally, as in %s",
+                                faults_quote(r->from.bindings.items[i]).text));
+}
+
+static void check_from(struct check *c, size_t index, const struct route_config *r)
+{
+    if (r->from.queue_type == QUEUE_QUORUM && r->from.prefetch > QUORUM_PREFETCH)
+        faults_add(c->faults, route_path(index, "from.prefetch").text,
+                   "%" PRId64 " is more than the %d that a quorum queue allows; write less, or set "
+                   "queue_type: classic",
+                   r->from.prefetch, QUORUM_PREFETCH);
+    if (r->from.declare) {
+        const char *way_out = ", or set declare: false if it exists";
+        check_reserved(c, route_path(index, "from.queue"), r->from.queue, false, way_out);
+        check_reserved(c, route_path(index, "from.exchange"), r->from.exchange, true, way_out);
+    }
+    if (r->from.exchange) {
+        check_bindings(c, index, r);
+        return;
+    }
+    static const char *const needy[] = {"from.exchange_type", "from.bindings"};
+    for (size_t i = 0; i < 2 && !is_set(c, route_path(index, "from.exchange")); i++)
+        if (is_set(c, route_path(index, needy[i])))
+            faults_add(c->faults, route_path(index, needy[i]).text,
+                       "means nothing without from.exchange; set that, or leave this out");
+}
+
+static void check_to(struct check *c, size_t index, struct route_config *r)
+{
+    bool queue = is_set(c, route_path(index, "to.queue"));
+    bool exchange = is_set(c, route_path(index, "to.exchange"));
+    if (!queue && !exchange)
+        faults_add(c->faults, route_path(index, "to").text,
+                   "has neither queue nor exchange; write, for example, queue: payments.work");
+    if (queue && exchange)
+        faults_add(c->faults, route_path(index, "to.exchange").text,
+                   "is set, and so is to.queue; leave one of them out");
+    if (!exchange && queue && is_set(c, route_path(index, "to.routing_key")))
+        faults_add(c->faults, route_path(index, "to.routing_key").text,
+                   "needs to.exchange: a queue is reached by its own name");
+    if (exchange && !queue && is_set(c, route_path(index, "to.queue_type")))
+        faults_add(c->faults, route_path(index, "to.queue_type").text,
+                   "means nothing without to.queue; leave it out");
+    if (r->to.declare)
+        check_reserved(c, route_path(index, "to.queue"), r->to.queue, false,
+                       ", or set declare: false if it exists");
+    if (!is_set(c, route_path(index, "on_unroutable")))
+        r->on_unroutable = exchange ? UNROUTABLE_PARK : UNROUTABLE_HOLD;
+}
+
+static void check_park(struct check *c, size_t index, struct route_config *r)
+{
+    struct path path = route_path(index, "park.queue");
+    if (!r->park.queue && !is_set(c, path) && r->from.queue) {
+        r->park.queue = xasprintf("%s.parked", r->from.queue);
+        if (strlen(r->park.queue) > 255)
+            faults_add(
+                c->faults, path.text,
+                "would be from.queue and \".parked\", which is more than AMQP's 255 bytes; set it");
+    }
+    if (is_set(c, path) || !r->from.declare)
+        check_reserved(c, path, r->park.queue, false, "");
+    if (same(r->park.queue, r->from.queue))
+        faults_add(c->faults, path.text,
+                   "is the inbound queue itself: parked messages would come straight back");
+    if (same(r->park.queue, r->to.queue))
+        faults_add(c->faults, path.text,
+                   "is the work queue: workers would get what was parked; write another queue");
+}
+
+static void check_times(struct check *c, size_t index, const struct route_config *r)
+{
+    if (r->window && r->window < HOUR)
+        warn(c, faults_line(c->faults, route_path(index, "window").text,
+                            "is below an hour: a message that is redelivered or held for longer is "
+                            "new, and forwarded again"));
+    if (r->hold_limit > 15 * MINUTE)
+        warn(c, faults_line(c->faults, route_path(index, "hold_limit").text,
+                            "is above 15m, half of RabbitMQ's default consumer timeout: raise "
+                            "consumer_timeout there, or the broker closes the channel"));
+}
+
+/* ---- Routes that lead back ---- */
+
+/* Whether the words of a routing key match a topic exchange's pattern: "*" is one word, "#" any
+ * number. On a mismatch only the last "#" can have been too short: it takes one word more. */
+static bool topic_matches(const char *pattern, const char *key)
+{
+    const char *p = *pattern ? pattern : NULL; /* no text has no words */
+    const char *k = *key ? key : NULL;
+    const char *retry_p = NULL;
+    const char *retry_k = NULL;
+    for (;;) {
+        size_t p_len = p ? strcspn(p, ".") : 0;
+        size_t k_len = k ? strcspn(k, ".") : 0;
+        const char *k_next = k && k[k_len] ? k + k_len + 1 : NULL;
+        if (p && p_len == 1 && *p == '#') {
+            retry_p = p = p[1] ? p + 2 : NULL;
+            retry_k = k;
+        } else if (p && k &&
+                   ((p_len == 1 && *p == '*') || (p_len == k_len && memcmp(p, k, k_len) == 0))) {
+            p = p[p_len] ? p + p_len + 1 : NULL;
+            k = k_next;
+        } else if (!p && !k) {
+            return true;
+        } else if (!retry_k) {
+            return false;
+        } else {
+            size_t len = strcspn(retry_k, ".");
+            k = retry_k = retry_k[len] ? retry_k + len + 1 : NULL;
+            p = retry_p;
+        }
+    }
+}
+
+/* Whether the bindings of a route surely catch what is published with a routing key (NULL: any). */
+static bool catches(const struct route_config *r, const char *key)
+{
+    if (r->from.exchange_type == EXCHANGE_FANOUT || r->from.exchange_type == EXCHANGE_HEADERS)
+        return true;
+    for (size_t i = 0; i < r->from.bindings.count; i++) {
+        const char *binding = r->from.bindings.items[i];
+        if (!binding)
+            continue;
+        if (r->from.exchange_type == EXCHANGE_DIRECT ? same(key, binding)
+            : key                                    ? topic_matches(binding, key)
+                                                     : strcmp(binding, "#") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Whether the copies of `a` surely arrive in the inbound queue of `b`. */
+static bool leads_to(const struct route_config *a, const struct route_config *b)
+{
+    if (same(a->to.queue, b->from.queue))
+        return true;
+    if (!same(a->to.exchange, b->from.exchange))
+        return false;
+    return (a == b && !a->to.routing_key) || catches(b, a->to.routing_key);
+}
+
+/* Marks every route that copies of `from` reach, directly or through other routes. */
+static void follow(const struct config *config, size_t from, bool *reached)
+{
+    for (size_t i = 0; i < config->route_count; i++)
+        if (!reached[i] && leads_to(&config->routes[from], &config->routes[i])) {
+            reached[i] = true;
+            follow(config, i, reached);
+        }
+}
+
+static void check_loop(struct check *c, size_t index)
+{
+    const struct config *config = c->config;
+    const struct route_config *r = &config->routes[index];
+    struct path path = route_path(index, r->to.exchange ? "to.exchange" : "to.queue");
+    if (same(r->to.queue, r->from.queue)) {
+        faults_add(c->faults, path.text,
+                   "is the inbound queue itself: copies would come straight back");
+        return;
+    }
+    if (leads_to(r, r)) {
+        faults_add(c->faults, path.text,
+                   "leads back to the inbound queue: a binding of from.exchange catches %s",
+                   r->to.routing_key ? faults_quote(r->to.routing_key).text
+                                     : "the message's own routing key; set to.routing_key, or "
+                                       "publish elsewhere");
+        return;
+    }
+    bool *reached = xcalloc(config->route_count, sizeof *reached);
+    follow(config, index, reached);
+    if (reached[index])
+        faults_add(c->faults, path.text,
+                   "leads back to the inbound queue through other routes; break the circle");
+    free(reached);
+}
+
+/* ---- Routes among each other ---- */
+
+static void compare_routes(struct check *c, size_t index, size_t earlier)
+{
+    const struct route_config *r = &c->config->routes[index];
+    const struct route_config *other = &c->config->routes[earlier];
+    if (same(r->name, other->name))
+        faults_add(c->faults, route_path(index, "name").text,
+                   "%s is the name of routes[%zu], too; names differ", faults_quote(r->name).text,
+                   earlier);
+    if (same(r->from.queue, other->from.queue))
+        faults_add(c->faults, route_path(index, "from.queue").text,
+                   "%s is the inbound queue of routes[%zu], too; a queue has one route",
+                   faults_quote(r->from.queue).text, earlier);
+    if (same(r->scope, other->scope) && r->store_config && other->store_config &&
+        r->store_config != other->store_config)
+        warn(c, faults_line(c->faults, route_path(index, "scope").text,
+                            "%s is the scope of routes[%zu], too, but in another store: their keys "
+                            "do not meet",
+                            faults_quote(r->scope).text, earlier));
+}
+
+static void check_route(struct check *c, size_t index)
+{
+    struct route_config *r = &c->config->routes[index];
+    if (!r->scope && r->name && !is_set(c, route_path(index, "scope")))
+        r->scope = xstrdup(r->name);
+    choose_store(c, index, r);
+    compile_key(c, index, r);
+    check_from(c, index, r);
+    check_to(c, index, r);
+    check_park(c, index, r);
+    check_times(c, index, r);
+    for (size_t i = 0; i < index; i++)
+        compare_routes(c, index, i);
+}
+
+void config_check(struct config *config, struct faults *faults)
+{
+    struct check c = {.config = config, .faults = faults};
+    check_broker(&c);
+    for (size_t i = 0; i < config->store_count && !faults_full(faults); i++)
+        check_store(&c, i);
+    for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
+        check_route(&c, i);
+    for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
+        check_loop(&c, i);
+}

@@ -1,0 +1,488 @@
+#include "options.h"
+
+#include "config.h"
+#include "faults.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Words are in the order of their enums. */
+static const char *const queue_types[] = {"quorum", "classic", NULL};
+static const char *const exchange_types[] = {"topic", "direct", "fanout", "headers", NULL};
+static const char *const log_levels[] = {"debug", "info", "warning", "error", NULL};
+static const char *const log_formats[] = {"logfmt", "json", NULL};
+static const char *const missing_key[] = {"forward", "park", NULL};
+static const char *const store_failure[] = {"hold", "forward", "park", NULL};
+static const char *const unroutable[] = {"", "hold", "park", NULL};
+static const char *const in_doubt[] = {"forward", "park", NULL};
+static const char *const dead_lettered[] = {"forward", "check", NULL};
+
+/* Enums are stored through int. */
+static_assert(sizeof(enum queue_type) == sizeof(int) && sizeof(enum log_level) == sizeof(int),
+              "an enum is as wide as int");
+
+/* clang-format off */
+#define BROKER(member) offsetof(struct broker_config, member)
+#define STORE(member) offsetof(struct store_config, member)
+#define LOG(member) offsetof(struct log_config, member)
+#define ROUTE(member) offsetof(struct route_config, member)
+#define LATER(path_) {.path = path_, .flags = OPTION_UNSUPPORTED}
+
+const struct option options[] = {
+    {"broker.urls", OPTION_TEXT, OPTION_LIST | OPTION_SECRET | OPTION_REQUIRED, BROKER(urls),
+     "amqp://rabbitmq:5672/%2f", NULL, NULL, NULL,
+     "The broker, or the nodes of its cluster, tried in turn: amqp://[USER[:PASSWORD]@]HOST[:PORT][/VHOST]. "
+     "What is no letter or digit in USER, PASSWORD and VHOST is written %XX; the virtual host / is /%2f, or left out."},
+    {"broker.username", OPTION_TEXT, OPTION_DERIVED, BROKER(username), "the URL's, or guest", NULL, NULL, NULL,
+     "As it is, unencoded. It wins over the URL's."},
+    {"broker.password", OPTION_TEXT, OPTION_DERIVED | OPTION_SECRET, BROKER(password), "the URL's, or guest",
+     NULL, NULL, NULL, "As it is, unencoded. It wins over the URL's."},
+    {"broker.heartbeat", OPTION_DURATION, 0, BROKER(heartbeat), "10s", "1s", "10m", NULL,
+     "How often each side shows that it is alive. A peer that is silent for twice as long is given up."},
+    LATER("broker.tls"),
+
+    {"stores[].name", OPTION_NAME, OPTION_REQUIRED, STORE(name), "redis", NULL, NULL, NULL,
+     "What routes call it."},
+    {"stores[].url", OPTION_TEXT, OPTION_SECRET | OPTION_REQUIRED, STORE(url), "redis://redis:6379/0",
+     NULL, NULL, NULL,
+     "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], or memory: for tests: its records are lost at a "
+     "restart, and seen by one process only."},
+    {"stores[].username", OPTION_TEXT, OPTION_DERIVED, STORE(username), "the URL's, or none", NULL, NULL, NULL,
+     "As it is, unencoded. It wins over the URL's."},
+    {"stores[].password", OPTION_TEXT, OPTION_DERIVED | OPTION_SECRET, STORE(password), "the URL's, or none",
+     NULL, NULL, NULL, "As it is, unencoded. It wins over the URL's."},
+    {"stores[].prefix", OPTION_PREFIX, 0, STORE(prefix), "onlyonce", NULL, NULL, NULL,
+     "What the names of all keys in the store begin with."},
+    {"stores[].timeout", OPTION_DURATION, 0, STORE(timeout), "1s", "50ms", "1m", NULL,
+     "How long an answer may take. Below a third of session."},
+    {"stores[].session", OPTION_DURATION, 0, STORE(session), "15s", "3s", "5m", NULL,
+     "How long the claims of a worker that died stay its own."},
+
+    LATER("admin"),
+    LATER("completions"),
+
+    {"log.level", OPTION_WORD, 0, LOG(level), "info", NULL, NULL, log_levels, "The least that is logged."},
+    {"log.format", OPTION_WORD, 0, LOG(format), "logfmt", NULL, NULL, log_formats,
+     "How a line of the log, on standard error, is written."},
+
+    {"routes[].name", OPTION_NAME, OPTION_REQUIRED, ROUTE(name), "payments", NULL, NULL, NULL,
+     "What commands, log lines and the copies' x-onlyonce-route call it."},
+    {"routes[].scope", OPTION_NAME, OPTION_DERIVED, ROUTE(scope), "the name", NULL, NULL, NULL,
+     "The name space of the keys. Equal keys in two scopes never meet; routes that share one on purpose do."},
+    {"routes[].store", OPTION_NAME, OPTION_DERIVED, ROUTE(store), "the only store", NULL, NULL, NULL,
+     "The name of the store that holds the keys."},
+    {"routes[].workers", OPTION_NUMBER, 0, ROUTE(workers), "1", "1", "64", NULL,
+     "Threads, each with its own connections. One keeps the order of arrival."},
+    {"routes[].from.queue", OPTION_ENTITY, OPTION_REQUIRED, ROUTE(from.queue), "payments.in", NULL, NULL, NULL,
+     "The inbound queue."},
+    {"routes[].from.exchange", OPTION_ENTITY, OPTION_DERIVED, ROUTE(from.exchange), "none", NULL, NULL, NULL,
+     "An exchange to bind the inbound queue to."},
+    {"routes[].from.exchange_type", OPTION_WORD, 0, ROUTE(from.exchange_type), "topic", NULL, NULL, exchange_types,
+     "Its type, where it has to be made."},
+    {"routes[].from.bindings", OPTION_ENTITY, OPTION_LIST | OPTION_MAY_BE_EMPTY, ROUTE(from.bindings), "#",
+     NULL, NULL, NULL, "The routing keys to bind with. A direct exchange needs them named: it knows no #."},
+    {"routes[].from.queue_type", OPTION_WORD, 0, ROUTE(from.queue_type), "quorum", NULL, NULL, queue_types,
+     "The inbound queue's type, where it has to be made."},
+    {"routes[].from.declare", OPTION_BOOLEAN, 0, ROUTE(from.declare), "true", NULL, NULL, NULL,
+     "Make what is missing, durable. What exists is used as it is. false: it must exist."},
+    {"routes[].from.prefetch", OPTION_NUMBER, 0, ROUTE(from.prefetch), "2000", "1", "65535", NULL,
+     "Messages that a worker holds at most. A quorum queue allows 2000."},
+    {"routes[].from.buffer", OPTION_SIZE, 0, ROUTE(from.buffer), "64MiB", "1MiB", "64GiB", NULL,
+     "Bytes of messages that a worker holds; above it, it reads no more."},
+    {"routes[].to.queue", OPTION_ENTITY, OPTION_DERIVED, ROUTE(to.queue), "none; this or to.exchange is required",
+     NULL, NULL, NULL, "The work queue."},
+    {"routes[].to.exchange", OPTION_ENTITY, OPTION_DERIVED, ROUTE(to.exchange), "none; this or to.queue is required",
+     NULL, NULL, NULL, "An exchange to publish to instead. It must exist."},
+    {"routes[].to.routing_key", OPTION_ENTITY, OPTION_DERIVED | OPTION_MAY_BE_EMPTY, ROUTE(to.routing_key),
+     "the message's own", NULL, NULL, NULL, "The routing key to publish to that exchange with."},
+    {"routes[].to.queue_type", OPTION_WORD, 0, ROUTE(to.queue_type), "quorum", NULL, NULL, queue_types,
+     "The work queue's type, where it has to be made."},
+    {"routes[].to.declare", OPTION_BOOLEAN, 0, ROUTE(to.declare), "true", NULL, NULL, NULL,
+     "Make the work queue if it is missing. false: it must exist."},
+    {"routes[].to.unconfirmed", OPTION_NUMBER, 0, ROUTE(to.unconfirmed), "500", "1", "65535", NULL,
+     "Copies in flight, and so the most that one crash leaves in doubt."},
+    {"routes[].park.queue", OPTION_ENTITY, OPTION_DERIVED, ROUTE(park.queue), "<from.queue>.parked", NULL, NULL, NULL,
+     "The parking queue, for messages that cannot be handled. It is made if it is missing."},
+    {"routes[].park.queue_type", OPTION_WORD, 0, ROUTE(park.queue_type), "quorum", NULL, NULL, queue_types,
+     "Its type, where it has to be made."},
+    {"routes[].key", OPTION_TEXT, OPTION_LIST | OPTION_REQUIRED, ROUTE(key), "message_id", NULL, NULL, NULL,
+     "How to find a message's key: alternatives, tried in order. See KEYS."},
+    {"routes[].window", OPTION_DURATION, OPTION_REQUIRED, ROUTE(window), "24h", "1s", "3650d", NULL,
+     "How long a key blocks, from the moment its message was forwarded. Longer than the longest job, the "
+     "delays of its retries, and any time that a message is redelivered or held."},
+    {"routes[].on_missing_key", OPTION_WORD, 0, ROUTE(on_missing_key), "forward", NULL, NULL, missing_key,
+     "What becomes of a message without a key. forward marks the copy x-onlyonce-no-key."},
+    {"routes[].on_store_failure", OPTION_WORD, 0, ROUTE(on_store_failure), "hold", NULL, NULL, store_failure,
+     "What becomes of messages while the store is away. hold waits; forward lets them pass, marked "
+     "x-onlyonce-unchecked."},
+    {"routes[].on_unroutable", OPTION_WORD, OPTION_DERIVED, ROUTE(on_unroutable),
+     "hold for to.queue, park for to.exchange", NULL, NULL, unroutable,
+     "What becomes of a copy that the broker returns. park: after three returns."},
+    {"routes[].on_in_doubt", OPTION_WORD, 0, ROUTE(on_in_doubt), "forward", NULL, NULL, in_doubt,
+     "What becomes of a message of which a copy may or may not have arrived. forward marks the next copy "
+     "x-onlyonce-in-doubt."},
+    {"routes[].on_dead_lettered", OPTION_WORD, 0, ROUTE(on_dead_lettered), "forward", NULL, NULL, dead_lettered,
+     "What becomes of a message that workers dead-lettered and that comes back. forward takes it for a "
+     "retry; check parks it."},
+    {"routes[].hold_limit", OPTION_DURATION, 0, ROUTE(hold_limit), "10m", "1s", "24h", NULL,
+     "How long messages are held unacknowledged before they are given back to the broker. Below half of its "
+     "consumer timeout (30 minutes, unless it was changed)."},
+    LATER("routes[].window_header"),
+    LATER("routes[].max_window"),
+    LATER("routes[].sliding"),
+    LATER("routes[].window_completed"),
+    LATER("routes[].fingerprint"),
+    LATER("routes[].on_conflict"),
+    LATER("routes[].on_duplicate"),
+    LATER("routes[].duplicates"),
+    LATER("routes[].reply"),
+    LATER("routes[].in_doubt_wait"),
+};
+/* clang-format on */
+
+const size_t options_count = sizeof options / sizeof options[0];
+
+/* ---- Finding rows ---- */
+
+const struct option *options_find(const char *path)
+{
+    for (size_t i = 0; i < options_count; i++)
+        if (strcmp(options[i].path, path) == 0)
+            return &options[i];
+    return NULL;
+}
+
+/* What follows group and joint in a row's path, or NULL. */
+static const char *below(const struct option *o, const char *group, const char *joint)
+{
+    size_t group_len = strlen(group);
+    size_t joint_len = strlen(joint);
+    if (strncmp(o->path, group, group_len) != 0)
+        return NULL;
+    const char *rest = o->path + group_len;
+    return strncmp(rest, joint, joint_len) == 0 ? rest + joint_len : NULL;
+}
+
+bool options_have_group(const char *path, const char *joint)
+{
+    for (size_t i = 0; i < options_count; i++)
+        if (below(&options[i], path, joint))
+            return true;
+    return false;
+}
+
+void options_list_names(const char *group, struct buffer *out)
+{
+    const char *last = "";
+    size_t last_len = 0;
+    for (size_t i = 0; i < options_count; i++) {
+        const char *name = below(&options[i], group, *group ? "." : "");
+        if (!name || options[i].flags & OPTION_UNSUPPORTED)
+            continue;
+        size_t len = strcspn(name, ".[");
+        if (len == last_len && strncmp(name, last, len) == 0)
+            continue;
+        buffer_printf(out, "%s%.*s", last_len ? ", " : "", (int)len, name);
+        last = name;
+        last_len = len;
+    }
+}
+
+/* ---- Numbers with and without a unit ---- */
+
+struct unit {
+    const char *name;
+    int64_t factor;
+};
+
+static const struct unit no_units[] = {{"", 1}, {NULL, 0}};
+static const struct unit durations[] = {{"ms", 1},      {"s", 1000},     {"m", 60000},
+                                        {"h", 3600000}, {"d", 86400000}, {NULL, 0}};
+static const struct unit sizes[] = {
+    {"B", 1}, {"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {NULL, 0}};
+
+static const struct unit *units_of(enum option_type type)
+{
+    if (type == OPTION_DURATION)
+        return durations;
+    return type == OPTION_SIZE ? sizes : no_units;
+}
+
+/* Digits and a unit. False: it is not that. *unit is NULL if it lacks one; what does not fit into
+ * 64 bits is INT64_MAX, and so above every limit. */
+static bool read_amount(const struct unit *units, const char *text, int64_t *out,
+                        const struct unit **unit)
+{
+    int64_t n = 0;
+    const char *p = text;
+    for (; isdigit((unsigned char)*p); p++)
+        n = n > (INT64_MAX - 9) / 10 ? INT64_MAX : n * 10 + (*p - '0');
+    if (p == text)
+        return false;
+    for (*unit = units; (*unit)->name && strcmp(p, (*unit)->name) != 0;)
+        (*unit)++;
+    if (!(*unit)->name)
+        *unit = NULL;
+    int64_t factor = *unit ? (*unit)->factor : 1;
+    *out = n > INT64_MAX / factor ? INT64_MAX : n * factor;
+    return *unit || !*p;
+}
+
+static int64_t known_amount(const struct option *o, const char *text)
+{
+    int64_t n = 0;
+    const struct unit *unit = NULL;
+    bool ok = read_amount(units_of(o->type), text, &n, &unit);
+    assert(ok && unit);
+    return n;
+}
+
+static const char *read_number(const struct option *o, const char *text, int64_t *out,
+                               char error[256])
+{
+    const struct unit *units = units_of(o->type);
+    const char *model = o->model + strspn(o->model, "0123456789");
+    const struct unit *unit;
+    struct quoted shown = faults_quote(text);
+    if (!read_amount(units, text, out, &unit)) {
+        snprintf(error, 256, "%s is no %s; write %s to %s, as in %s", shown.text,
+                 o->type == OPTION_DURATION ? "duration (a whole number and ms, s, m, h or d)"
+                 : o->type == OPTION_SIZE   ? "size (a whole number and B, KiB, MiB or GiB)"
+                                            : "whole number",
+                 o->min, o->max, o->model);
+        return error;
+    }
+    int64_t min = known_amount(o, o->min);
+    int64_t max = known_amount(o, o->max);
+    if (!unit && *out > 0) {
+        char *fixed = xasprintf("%s%s", text, model);
+        const struct unit *ignored;
+        int64_t n;
+        bool fits = read_amount(units, fixed, &n, &ignored) && n >= min && n <= max;
+        snprintf(error, 256, "%s has no unit; write %s", shown.text, fits ? fixed : o->model);
+        free(fixed);
+        return error;
+    }
+    if (*out >= min && *out <= max)
+        return NULL;
+    snprintf(error, 256, "%s is too %s; write %s to %s", shown.text, *out < min ? "low" : "high",
+             o->min, o->max);
+    return error;
+}
+
+/* ---- Words and texts ---- */
+
+static const char *read_word(const struct option *o, const char *text, void *target,
+                             char error[256])
+{
+    static const char *const booleans[] = {"false", "true", NULL};
+    const char *const *words = o->type == OPTION_BOOLEAN ? booleans : o->words;
+    struct buffer list = {0};
+    for (int i = 0; words[i]; i++) {
+        if (*text && strcmp(words[i], text) == 0) {
+            if (o->type == OPTION_BOOLEAN)
+                *(bool *)target = i == 1;
+            else
+                memcpy(target, &i, sizeof i);
+            buffer_free(&list);
+            return NULL;
+        }
+        if (*words[i])
+            buffer_printf(&list, "%s%s",
+                          list.len == 0  ? ""
+                          : words[i + 1] ? ", "
+                                         : " or ",
+                          words[i]);
+    }
+    snprintf(error, 256, "%s is not known here; write %.*s", faults_quote(text).text, (int)list.len,
+             (const char *)list.data);
+    buffer_free(&list);
+    return error;
+}
+
+/* How many bytes a UTF-8 character has that begins at p, or 0 if none does. */
+static size_t character_length(const unsigned char *p)
+{
+    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
+    if (p[0] > 0xF4 || (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
+        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((p[i] & 0xC0) != 0x80)
+            return 0;
+    return len;
+}
+
+static bool is_printable(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    while (*p) {
+        size_t len = character_length(p);
+        if (len == 0 || *p < 0x20 || *p == 0x7f)
+            return false;
+        p += len;
+    }
+    return true;
+}
+
+static const char *check_text(const struct option *o, const char *text, char error[256])
+{
+    static const char name[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
+    static const char prefix[] =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:{}-";
+    if (!(o->flags & OPTION_SECRET) && !is_printable(text))
+        return "has a control character, or is not UTF-8; write it as visible text";
+    size_t len = strlen(text);
+    if (o->type == OPTION_ENTITY && len > 255) {
+        snprintf(error, 256, "has %zu bytes; AMQP allows 255", len);
+        return error;
+    }
+    bool is_name = o->type == OPTION_NAME;
+    if (!is_name && o->type != OPTION_PREFIX)
+        return NULL;
+    if (len <= 64 && text[strspn(text, is_name ? name : prefix)] == '\0')
+        return NULL;
+    snprintf(error, 256, "%s is not allowed; write 1 to 64 of %s", faults_quote(text).text,
+             is_name ? "a-z 0-9 . _ -" : "A-Z a-z 0-9 . _ : { } -");
+    return error;
+}
+
+static const char *read_text(const struct option *o, const char *text, void *target,
+                             char error[256])
+{
+    const char *bad = check_text(o, text, error);
+    if (bad)
+        return bad;
+    if (o->flags & OPTION_LIST) {
+        struct strings *list = target;
+        list->items = xrealloc(list->items, (list->count + 1) * sizeof *list->items);
+        list->items[list->count++] = xstrdup(text);
+    } else {
+        *(char **)target = xstrdup(text);
+    }
+    return NULL;
+}
+
+const char *option_read(const struct option *o, const char *text, void *section, char error[256])
+{
+    assert(!(o->flags & OPTION_UNSUPPORTED));
+    void *target = (char *)section + o->offset;
+    if (!*text && !(o->flags & OPTION_MAY_BE_EMPTY))
+        return "is empty; write a value, or leave the field out";
+    switch (o->type) {
+    case OPTION_TEXT:
+    case OPTION_NAME:
+    case OPTION_ENTITY:
+    case OPTION_PREFIX: return read_text(o, text, target, error);
+    case OPTION_NUMBER:
+    case OPTION_DURATION:
+    case OPTION_SIZE: return read_number(o, text, target, error);
+    case OPTION_BOOLEAN:
+    case OPTION_WORD: return read_word(o, text, target, error);
+    }
+    panic("option %s has no type", o->path);
+}
+
+static bool holds_text(const struct option *o)
+{
+    return !(o->flags & OPTION_UNSUPPORTED) &&
+           (o->type == OPTION_TEXT || o->type == OPTION_NAME || o->type == OPTION_ENTITY ||
+            o->type == OPTION_PREFIX);
+}
+
+void option_free(const struct option *o, void *section)
+{
+    if (!holds_text(o))
+        return;
+    void *target = (char *)section + o->offset;
+    if (o->flags & OPTION_LIST) {
+        struct strings *list = target;
+        for (size_t i = 0; i < list->count; i++)
+            free(list->items[i]);
+        free(list->items);
+        *list = (struct strings){0};
+    } else {
+        free(*(char **)target);
+        *(char **)target = NULL;
+    }
+}
+
+/* ---- Documentation ---- */
+
+/* Text as troff wants it: a minus is no hyphen. */
+static void add_man_text(struct buffer *out, const char *text)
+{
+    for (const char *p = text; *p; p++) {
+        if (*p == '-' || *p == '\\')
+            buffer_add_u8(out, '\\');
+        buffer_add_u8(out, *p == '\\' ? 'e' : (uint8_t)*p);
+    }
+}
+
+static void add_man_type(const struct option *o, struct buffer *out)
+{
+    if (o->flags & OPTION_LIST)
+        buffer_printf(out, "list of texts");
+    else if (o->type == OPTION_BOOLEAN)
+        buffer_printf(out, "true or false");
+    else if (o->type == OPTION_WORD)
+        for (size_t i = 0; o->words[i]; i++)
+            buffer_printf(out, "%s%s", i == 0 || !*o->words[i - 1] ? "" : " | ", o->words[i]);
+    else if (o->min)
+        buffer_printf(out, "%s to %s", o->min, o->max);
+    else
+        buffer_printf(out, "%s", o->type == OPTION_NAME ? "name" : "text");
+}
+
+static void add_default(const struct option *o, struct buffer *out)
+{
+    const char *bracket = o->flags & OPTION_LIST ? "\"" : "";
+    buffer_printf(out, "%s%s%s%s%s", *bracket ? "[" : "", bracket, o->model, bracket,
+                  *bracket ? "]" : "");
+    buffer_add_u8(out, 0);
+}
+
+void options_print(struct buffer *out)
+{
+    for (const struct option *o = options; o < options + options_count; o++) {
+        if (o->flags & OPTION_UNSUPPORTED)
+            continue;
+        struct buffer model = {0};
+        add_default(o, &model);
+        buffer_printf(out, ".TP\n.B ");
+        add_man_text(out, o->path);
+        buffer_printf(out, "\n(");
+        add_man_type(o, out);
+        buffer_printf(out, o->flags & OPTION_REQUIRED ? "; required, for example " : "; default: ");
+        add_man_text(out, (const char *)model.data);
+        buffer_printf(out, ")\n.br\n");
+        add_man_text(out, o->help);
+        buffer_add_u8(out, '\n');
+        buffer_free(&model);
+    }
+}
+
+void options_missing_from(const char *text, struct buffer *out)
+{
+    for (const struct option *o = options; o < options + options_count; o++) {
+        if (o->flags & OPTION_UNSUPPORTED)
+            continue;
+        const char *dot = strrchr(o->path, '.');
+        const char *name = dot ? dot + 1 : o->path;
+        struct buffer model = {0};
+        if (o->flags & (OPTION_DERIVED | OPTION_REQUIRED))
+            buffer_add_u8(&model, 0);
+        else
+            add_default(o, &model);
+        char *line = xasprintf("%s: %s", name, (const char *)model.data);
+        if (!strstr(text, line))
+            buffer_printf(out, "%s: \"%s\" is missing\n", o->path, line);
+        free(line);
+        buffer_free(&model);
+    }
+}

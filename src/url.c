@@ -1,0 +1,300 @@
+#include "url.h"
+
+#include "memory.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define BROKER_FORM "amqp://USER:PASSWORD@HOST:PORT/VHOST"
+#define STORE_FORM "redis://HOST:PORT/DATABASE or memory:"
+
+/* What "//" begins in both kinds of URL. `rest` is what follows the "/" behind it, or NULL. */
+struct authority {
+    char *username;
+    char *password;
+    char *host;
+    int port;
+    const char *rest;
+};
+
+static void free_authority(struct authority *a)
+{
+    free(a->username);
+    free(a->password);
+    free(a->host);
+    *a = (struct authority){0};
+}
+
+static int hex_value(char c)
+{
+    if (!isxdigit((unsigned char)c))
+        return -1;
+    return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
+}
+
+/* Percent-decodes `len` bytes into *out. */
+static const char *decode(const char *text, size_t len, char **out)
+{
+    char *to = *out = xmalloc(len + 1);
+    for (size_t i = 0; i < len; i++) {
+        char c = text[i];
+        if (c == '%') {
+            int high = i + 2 < len ? hex_value(text[i + 1]) : -1;
+            int low = high >= 0 ? hex_value(text[i + 2]) : -1;
+            if (low < 0)
+                return "a \"%\" must be followed by two hex digits; write the character itself as "
+                       "%25";
+            c = (char)(high * 16 + low);
+            if (c == '\0')
+                return "%00 (a NUL byte) is not allowed";
+            i += 2;
+        }
+        *to++ = c;
+    }
+    *to = '\0';
+    return NULL;
+}
+
+/* The characters that would end or split the authority early. A password may hold any of them, so
+ * no message shows what was found. */
+static const char *find_stray(const char *text)
+{
+    for (const char *p = text; *p; p++)
+        if ((unsigned char)*p <= ' ' || *p == 0x7f)
+            return "has a space or a control character; write it as %XX, a space as %20";
+    if (strpbrk(text, "?#"))
+        return "has a \"?\" or \"#\", which mean nothing here; in a name or password write %3F and "
+               "%23";
+    size_t authority = strcspn(text, "/");
+    if (strchr(text + authority, '@'))
+        return "has an \"@\" behind a \"/\"; in a name or password write / as %2F and @ as %40";
+    const char *at = memchr(text, '@', authority);
+    if (at && strchr(at + 1, '@'))
+        return "has more than one \"@\"; in a name or password write %40";
+    return NULL;
+}
+
+static const char *read_user(const char *text, size_t len, struct authority *a)
+{
+    const char *colon = memchr(text, ':', len);
+    size_t user_len = colon ? (size_t)(colon - text) : len;
+    const char *bad = NULL;
+    if (user_len > 0)
+        bad = decode(text, user_len, &a->username);
+    if (!bad && colon)
+        bad = decode(colon + 1, len - user_len - 1, &a->password);
+    if (bad)
+        return bad;
+    if (a->password && !*a->password)
+        return "has an empty password; leave out the \":\", or write the password behind it";
+    return a->username || a->password ? NULL : "has nothing before \"@\"; leave out the \"@\"";
+}
+
+static const char *read_port(const char *text, size_t len, int *port)
+{
+    int n = 0;
+    bool digits = len > 0 && len <= 5;
+    for (size_t i = 0; digits && i < len; i++) {
+        digits = isdigit((unsigned char)text[i]);
+        n = n * 10 + (text[i] - '0');
+    }
+    if (!digits || n < 1 || n > 65535)
+        return "has a port that is not a number from 1 to 65535; or a username and password lack "
+               "their \"@HOST\"";
+    *port = n;
+    return NULL;
+}
+
+static bool is_host_name(const char *host)
+{
+    for (const char *p = host; *p; p++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_", *p))
+            return false;
+    return *host && strlen(host) <= 253;
+}
+
+static const char *read_host(const char *text, size_t len, struct authority *a)
+{
+    if (len == 0)
+        return "has no host; write one behind \"//\" or \"@\"";
+    if (*text == '[') {
+        const char *end = memchr(text, ']', len);
+        struct in6_addr ignored;
+        a->host = xasprintf("%.*s", end ? (int)(end - text - 1) : 0, text + 1);
+        if (!end || inet_pton(AF_INET6, a->host, &ignored) != 1)
+            return "has no IPv6 address between \"[\" and \"]\"; write one as in [::1]";
+        len -= (size_t)(end + 1 - text);
+        text = end + 1;
+    } else {
+        size_t host_len = strcspn(text, ":/");
+        a->host = xasprintf("%.*s", (int)host_len, text);
+        if (!is_host_name(a->host))
+            return "has a host with other characters than A-Z a-z 0-9 . - _";
+        len -= host_len;
+        text += host_len;
+        if (len > 0 && memchr(text + 1, ':', len - 1))
+            return "has more than one \":\" in its host; write an IPv6 address in brackets, as in "
+                   "[::1]";
+    }
+    if (len == 0)
+        return NULL;
+    if (*text != ':')
+        return "has something between \"]\" and the port; write [ADDRESS]:PORT";
+    return read_port(text + 1, len - 1, &a->port);
+}
+
+/* Reads what follows "SCHEME://". */
+static const char *read_authority(const char *text, int default_port, struct authority *a)
+{
+    *a = (struct authority){.port = default_port};
+    const char *bad = find_stray(text);
+    size_t len = strcspn(text, "/");
+    a->rest = text[len] ? text + len + 1 : NULL;
+    const char *at = memchr(text, '@', len);
+    if (!bad && at)
+        bad = read_user(text, (size_t)(at - text), a);
+    if (bad)
+        return bad;
+    const char *host = at ? at + 1 : text;
+    return read_host(host, len - (size_t)(host - text), a);
+}
+
+/* What follows the scheme, in whatever case it is written, or NULL. */
+static const char *after_scheme(const char *text, const char *scheme)
+{
+    size_t len = strlen(scheme);
+    return strncasecmp(text, scheme, len) == 0 ? text + len : NULL;
+}
+
+/* Says what is wrong with a scheme. The scheme is shown only if it can be nothing else. */
+static const char *wrong_scheme(const char *text, const char *form, char error[256])
+{
+    size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+");
+    if (len == 0 || len > 20 || strncmp(text + len, "://", 3) != 0)
+        snprintf(error, 256, "has no scheme that is known here; write %s", form);
+    else
+        snprintf(error, 256, "has a scheme that is not known here, %.*s://; write %s", (int)len,
+                 text, form);
+    return error;
+}
+
+/* ---- The broker's ---- */
+
+/* "/", the default virtual host, has every spelling that people use. */
+static const char *read_vhost(const char *rest, char **out)
+{
+    if (!rest || !*rest || strcmp(rest, "/") == 0) {
+        *out = xstrdup("/");
+        return NULL;
+    }
+    if (strchr(rest, '/'))
+        return "has a second \"/\" in its virtual host; write / as %2F there, and none at the end";
+    const char *bad = decode(rest, strlen(rest), out);
+    if (bad)
+        return bad;
+    for (const char *p = *out; *p; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            return "has a control character in its virtual host";
+    return strlen(*out) > 255 ? "has a virtual host of more than 255 bytes" : NULL;
+}
+
+const char *url_read_broker(const char *text, struct broker_url *out, char error[256])
+{
+    *out = (struct broker_url){0};
+    const char *rest = after_scheme(text, "amqp://");
+    if (!rest) {
+        rest = after_scheme(text, "amqps://");
+        out->tls = rest != NULL;
+    }
+    if (!rest)
+        return wrong_scheme(text, BROKER_FORM, error);
+    struct authority a;
+    const char *bad = read_authority(rest, out->tls ? 5671 : 5672, &a);
+    if (!bad && a.password && !a.username)
+        bad = "has a password and no username; write USER:PASSWORD@";
+    if (!bad)
+        bad = read_vhost(a.rest, &out->vhost);
+    if (bad) {
+        free_authority(&a);
+        url_free_broker(out);
+        return bad;
+    }
+    out->host = a.host;
+    out->port = a.port;
+    out->username = a.username;
+    out->password = a.password;
+    return NULL;
+}
+
+void url_free_broker(struct broker_url *url)
+{
+    free(url->host);
+    free(url->vhost);
+    free(url->username);
+    free(url->password);
+    *url = (struct broker_url){0};
+}
+
+/* ---- A store's ---- */
+
+static const char *read_database(const char *rest, int *database)
+{
+    size_t len = rest ? strlen(rest) : 0;
+    if (len > 5 || (len > 0 && strspn(rest, "0123456789") != len))
+        return "has a database that is not a number; write redis://HOST:PORT/0";
+    *database = len > 0 ? atoi(rest) : 0;
+    return NULL;
+}
+
+static const char *read_redis(const char *text, struct store_url *out)
+{
+    struct authority a;
+    const char *bad = read_authority(text, 6379, &a);
+    if (!bad)
+        bad = read_database(a.rest, &out->database);
+    if (bad) {
+        free_authority(&a);
+        return bad;
+    }
+    out->kind = STORE_REDIS;
+    out->host = a.host;
+    out->port = a.port;
+    out->username = a.username;
+    out->password = a.password;
+    return NULL;
+}
+
+const char *url_read_store(const char *text, struct store_url *out, char error[256])
+{
+    static const char *const later[] = {"rediss://", "redis+sentinel://",
+                                        "sqlite:", "postgresql://", "postgres://"};
+    *out = (struct store_url){0};
+    if (strcasecmp(text, "memory:") == 0) {
+        out->kind = STORE_MEMORY;
+        return NULL;
+    }
+    if (after_scheme(text, "memory"))
+        return "is not understood; a store in memory is written memory:";
+    const char *rest = after_scheme(text, "redis://");
+    if (rest)
+        return read_redis(rest, out);
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+        if (after_scheme(text, later[i])) {
+            snprintf(error, 256, "%s is not supported by this version; write %s", later[i],
+                     STORE_FORM);
+            return error;
+        }
+    return wrong_scheme(text, STORE_FORM, error);
+}
+
+void url_free_store(struct store_url *url)
+{
+    free(url->host);
+    free(url->username);
+    free(url->password);
+    *url = (struct store_url){0};
+}
