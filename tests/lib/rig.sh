@@ -148,6 +148,7 @@ rig_rabbit_environment() {
 log.console = true
 log.console.level = info
 log.file = false
+log.connection.level = warning
 disk_free_limit.absolute = 50MB
 raft.wal_max_size_bytes = 67108864
 END

@@ -311,10 +311,11 @@ static bool connect_once(struct load *l)
     return client_succeeded(l->c, "confirm.select");
 }
 
-/* After a lost connection: what is unconfirmed goes again. */
+/* After a lost connection: what is unconfirmed goes again, the oldest first, from the end of
+ * `again`. */
 static bool reconnect(struct load *l)
 {
-    for (uint64_t t = l->done_tag + 1; t <= l->sent_tag; t++)
+    for (uint64_t t = l->sent_tag; t > l->done_tag; t--)
         if (!l->settled[t % WINDOW])
             l->again[l->again_count++] = l->flying[t % WINDOW];
     time_t until = time(NULL) + PATIENCE;
