@@ -53,6 +53,11 @@ amqp_connection_state_t link_library(struct link *l);
 /* Takes the error of a failed RPC into link_error(), the link down; which kind it is. */
 enum link_failure link_rpc_failed(struct link *l, amqp_rpc_reply_t reply, const char *what);
 
+/* The code and text with which the broker closed the channel or connection on an RPC, and whether that
+ * is its last word; false: the RPC failed otherwise, or not at all. */
+bool link_closed_by(amqp_rpc_reply_t reply, unsigned *code, struct span *text);
+enum link_failure link_judge(unsigned code, struct span text);
+
 /* Reopens channel 1 after the broker closed it on an RPC (a passive declare that found nothing). */
 bool link_reopen_channel(struct link *l) __attribute__((warn_unused_result));
 
@@ -61,6 +66,7 @@ bool link_start(struct link *l) __attribute__((warn_unused_result));
 
 bool link_is_up(const struct link *l);
 const char *link_error(const struct link *l);
+enum link_failure link_how_failed(const struct link *l); /* of a link that is down */
 /* Marks the link down for a reason of the caller's. */
 void link_fail(struct link *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -75,6 +81,9 @@ size_t link_unsent(const struct link *l); /* bytes that wait in the output buffe
 /* Reads what has arrived, without waiting, at most some 256 KiB; notices a silent or closed peer.
  * `now` is clock_now(). */
 void link_read(struct link *l, int64_t now);
+/* Instead of link_read(), by a caller that does not want to read now: the broker's silence does not
+ * count meanwhile, but a connection that is gone is noticed. */
+void link_rest(struct link *l, int64_t now);
 
 /* The next complete frame that was read, or false. Heartbeats, connection.blocked and unblocked, and
  * closes by the broker are dealt with here; a close takes the link down. */
@@ -91,12 +100,24 @@ size_t link_frame_room(const struct link *l);
 /* Sends what it can, without waiting; a heartbeat, if one is due. */
 void link_flush(struct link *l, int64_t now);
 
-/* When link_flush() or link_read() must be called again at the latest (clock_now()). */
+/* When link_flush() or link_read() must be called again at the latest (clock_now()): the past if
+ * the link is down. */
 int64_t link_deadline(const struct link *l);
 
 /* The broker's version as a number, 4.0.5 -> 40005; 0 if it did not say. And its name and version as text. */
 int link_broker_version(const struct link *l);
 const char *link_describe(const struct link *l); /* "RabbitMQ 3.10.8 at rabbitmq:5672" */
 const char *link_user(const struct link *l);      /* whom it logged in as */
+
+/* The library's byte strings and ours. The library never writes to what it is given, but does not say so. */
+static inline struct span link_span(amqp_bytes_t b)
+{
+    return (struct span){b.bytes, b.len};
+}
+
+static inline amqp_bytes_t link_bytes(struct span s)
+{
+    return (amqp_bytes_t){s.len, (void *)(uintptr_t)s.data};
+}
 
 #endif

@@ -2,7 +2,9 @@
  * topology - the queues and exchanges of a route: looked for, made where missing, used as they are.
  *
  * `declare: true` looks first, passively: what exists is used as it is, what is missing is made,
- * durable. `declare: false` only looks. All through rabbitmq-c's RPCs, before link_start().
+ * durable. `declare: false` only looks. The
+ * parking queue belongs to the inbound one and follows its `declare`; an exchange to publish to is
+ * only looked for. All through rabbitmq-c's RPCs, before link_start().
  */
 #ifndef ONLYONCE_TOPOLOGY_H
 #define ONLYONCE_TOPOLOGY_H
@@ -14,6 +16,13 @@
  * that we make dead-letters to it. */
 bool topology_source(struct link *l, const struct route_config *route, enum link_failure *failure)
     __attribute__((warn_unused_result));
+
+/*
+ * Does the inbound queue dead-letter to the parking queue? Known if it is as we would make it, which the
+ * broker tells by taking our declaration; of any other queue nothing is known: false.
+ */
+bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters,
+                           enum link_failure *failure) __attribute__((warn_unused_result));
 
 /* The work queue or exchange, and the parking queue. */
 bool topology_sink(struct link *l, const struct route_config *route, enum link_failure *failure)

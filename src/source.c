@@ -1,0 +1,331 @@
+#include "source.h"
+
+#include "amqp.h"
+#include "clock.h"
+#include "content.h"
+#include "topology.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHANNEL 1
+#define CONSUME_PATIENCE 10000 /* ms for the answer to basic.consume */
+
+struct open_tag {
+    uint64_t tag;
+    bool settled; /* to be acknowledged at the next flush */
+};
+
+struct source {
+    const struct route_config *route;
+    struct link *link;
+    uint32_t epoch;
+    bool consuming;
+    bool dead_letters;
+    char consumer[256];
+
+    /* The delivery that is arriving. */
+    struct content content;
+    uint64_t tag;
+    bool redelivered;
+
+    /* Deliveries of this epoch that the broker still counts as ours, in the order of their tags. */
+    struct open_tag *open;
+    size_t open_count;
+    size_t open_size;
+    uint64_t last_tag;
+    bool any_settled;
+};
+
+struct source *source_new(const struct config *config, const struct route_config *route)
+{
+    struct source *s = xcalloc(1, sizeof *s);
+    char *purpose = xasprintf("%s source", route->name);
+    s->route = route;
+    s->link = link_new(&config->broker, purpose);
+    free(purpose);
+    return s;
+}
+
+void source_free(struct source *s)
+{
+    if (!s)
+        return;
+    content_reset(&s->content);
+    link_free(s->link);
+    free(s->open);
+    free(s);
+}
+
+bool source_is_up(const struct source *s)
+{
+    return link_is_up(s->link) && s->consuming;
+}
+
+const char *source_error(const struct source *s)
+{
+    return link_error(s->link);
+}
+
+const char *source_describe(const struct source *s)
+{
+    return link_describe(s->link);
+}
+
+bool source_dead_letters(const struct source *s)
+{
+    return s->dead_letters;
+}
+
+/* ---- Frames ---- */
+
+static void begin_delivery(struct source *s, const amqp_basic_deliver_t *d)
+{
+    /* Joining acknowledgements relies on this order. */
+    if (d->delivery_tag <= s->last_tag) {
+        link_fail(s->link, "broker sent delivery tag %llu after %llu",
+                  (unsigned long long)d->delivery_tag, (unsigned long long)s->last_tag);
+        return;
+    }
+    s->last_tag = s->tag = d->delivery_tag;
+    s->redelivered = d->redelivered;
+    content_begin(&s->content, d->exchange, d->routing_key);
+}
+
+static void take_method(struct source *s, const struct link_frame *f)
+{
+    if (s->content.begun)
+        link_fail(s->link, "broker sent a method in the middle of a message");
+    else if (f->method == AMQP_BASIC_DELIVER_METHOD)
+        begin_delivery(s, f->decoded);
+    else if (f->method == AMQP_BASIC_CONSUME_OK_METHOD)
+        s->consuming = true;
+    else if (f->method == AMQP_BASIC_CANCEL_METHOD)
+        link_fail(s->link, "the broker cancelled the consumer (was queue '%s' deleted?)",
+                  s->route->from.queue);
+    else if (f->method != AMQP_BASIC_CANCEL_OK_METHOD)
+        link_fail(s->link, "broker sent method %u.%u to a consumer", f->method >> 16,
+                  f->method & 0xffff);
+}
+
+static void remember_open(struct source *s, uint64_t tag)
+{
+    if (s->open_count == s->open_size) {
+        s->open_size = s->open_size ? s->open_size * 2 : 256;
+        s->open = xrealloc(s->open, s->open_size * sizeof *s->open);
+    }
+    s->open[s->open_count++] = (struct open_tag){.tag = tag};
+}
+
+struct message *source_pull(struct source *s)
+{
+    struct link_frame f;
+    while (link_next(s->link, &f)) {
+        if (f.type == AMQP_FRAME_METHOD) {
+            take_method(s, &f);
+            continue;
+        }
+        struct message *m = content_add(&s->content, s->link, &f);
+        if (!m)
+            continue;
+        m->tag = s->tag;
+        m->epoch = s->epoch;
+        m->redelivered = s->redelivered;
+        remember_open(s, m->tag);
+        return m;
+    }
+    return NULL;
+}
+
+/* ---- Opening and closing ---- */
+
+static void put_consume(struct source *s)
+{
+    char host[65] = "";
+    gethostname(host, sizeof host - 1);
+    snprintf(s->consumer, sizeof s->consumer, "onlyonce-%s-%s-%ld-%u", s->route->name, host,
+             (long)getpid(), s->epoch);
+    amqp_basic_consume_t consume = {.queue = amqp_cstring_bytes(s->route->from.queue),
+                                    .consumer_tag = amqp_cstring_bytes(s->consumer)};
+    link_put_method(s->link, AMQP_BASIC_CONSUME_METHOD, &consume);
+}
+
+/* Waits for the answer, so that a refusal is one of opening. */
+static bool await_consume_ok(struct source *s)
+{
+    int64_t now = clock_now();
+    int64_t until = now + CONSUME_PATIENCE;
+    while (link_is_up(s->link) && now < until) {
+        struct link_frame f;
+        if (link_next(s->link, &f)) {
+            if (f.type == AMQP_FRAME_METHOD)
+                take_method(s, &f);
+            if (s->consuming)
+                return true;
+            continue;
+        }
+        link_flush(s->link, now);
+        struct pollfd p = {.fd = link_fd(s->link), .events = source_events(s, true)};
+        (void)poll(&p, 1, 100);
+        now = clock_now();
+        link_read(s->link, now);
+    }
+    link_fail(s->link, "no answer to consuming from queue '%s'", s->route->from.queue);
+    return false;
+}
+
+static bool set_prefetch(struct source *s)
+{
+    amqp_basic_qos(link_library(s->link), CHANNEL, 0, (uint16_t)s->route->from.prefetch, 0);
+    amqp_rpc_reply_t reply = amqp_get_rpc_reply(link_library(s->link));
+    if (reply.reply_type != AMQP_RESPONSE_NORMAL)
+        link_rpc_failed(s->link, reply, "setting the prefetch");
+    return link_is_up(s->link);
+}
+
+static void begin_epoch(struct source *s)
+{
+    s->epoch++;
+    s->consuming = false;
+    s->open_count = 0;
+    s->last_tag = 0;
+    s->any_settled = false;
+    content_reset(&s->content);
+}
+
+bool source_open(struct source *s, bool *permanent)
+{
+    enum link_failure failure = LINK_FAILED;
+    begin_epoch(s);
+    bool ready = link_open(s->link, &failure) && topology_source(s->link, s->route, &failure) &&
+                 topology_dead_letters(s->link, s->route, &s->dead_letters, &failure) &&
+                 set_prefetch(s) && link_start(s->link);
+    if (ready) {
+        put_consume(s);
+        if (await_consume_ok(s))
+            return true;
+    }
+    *permanent = link_how_failed(s->link) == LINK_REFUSED;
+    link_close(s->link, 0);
+    return false;
+}
+
+void source_cancel(struct source *s)
+{
+    amqp_basic_cancel_t cancel = {.consumer_tag = amqp_cstring_bytes(s->consumer)};
+    if (source_is_up(s))
+        link_put_method(s->link, AMQP_BASIC_CANCEL_METHOD, &cancel);
+}
+
+/* ---- Acknowledging ---- */
+
+static struct open_tag *find_open(struct source *s, uint64_t tag)
+{
+    size_t from = 0;
+    size_t to = s->open_count;
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+        if (s->open[middle].tag < tag)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    assert(from < s->open_count && s->open[from].tag == tag && !s->open[from].settled);
+    return &s->open[from];
+}
+
+void source_ack(struct source *s, const struct message *m)
+{
+    if (m->epoch != s->epoch || !link_is_up(s->link))
+        return;
+    find_open(s, m->tag)->settled = true;
+    s->any_settled = true;
+}
+
+void source_reject(struct source *s, const struct message *m)
+{
+    if (m->epoch != s->epoch || !link_is_up(s->link))
+        return;
+    struct open_tag *open = find_open(s, m->tag);
+    size_t behind = s->open_count - (size_t)(open - s->open) - 1;
+    memmove(open, open + 1, behind * sizeof *open);
+    s->open_count--;
+    amqp_basic_reject_t reject = {.delivery_tag = m->tag, .requeue = 0};
+    link_put_method(s->link, AMQP_BASIC_REJECT_METHOD, &reject);
+}
+
+static void put_ack(struct source *s, uint64_t tag, bool multiple)
+{
+    amqp_basic_ack_t ack = {.delivery_tag = tag, .multiple = multiple};
+    link_put_method(s->link, AMQP_BASIC_ACK_METHOD, &ack);
+}
+
+/*
+ * Everything that is settled before the first tag that is not goes out as one acknowledgement with
+ * multiple: nothing else up to there is open. What is settled behind it goes out singly.
+ */
+static void put_acks(struct source *s)
+{
+    if (!s->any_settled)
+        return;
+    size_t kept = 0;
+    size_t joined = 0;
+    uint64_t last = 0;
+    for (size_t i = 0; i < s->open_count; i++) {
+        struct open_tag open = s->open[i];
+        if (!open.settled) {
+            s->open[kept++] = open;
+        } else if (kept > 0) {
+            put_ack(s, open.tag, false);
+        } else {
+            last = open.tag;
+            joined++;
+        }
+    }
+    if (joined)
+        put_ack(s, last, joined > 1);
+    s->open_count = kept;
+    s->any_settled = false;
+}
+
+void source_flush(struct source *s, int64_t now)
+{
+    put_acks(s);
+    link_flush(s->link, now);
+}
+
+void source_close(struct source *s, int patience)
+{
+    put_acks(s);
+    link_close(s->link, patience);
+    s->consuming = false;
+}
+
+/* ---- Polling ---- */
+
+int source_fd(const struct source *s)
+{
+    return link_fd(s->link);
+}
+
+short source_events(const struct source *s, bool read)
+{
+    return (short)((read ? POLLIN : 0) | (link_wants_write(s->link) ? POLLOUT : 0));
+}
+
+void source_read(struct source *s, bool read, int64_t now)
+{
+    if (read)
+        link_read(s->link, now);
+    else
+        link_rest(s->link, now);
+}
+
+int64_t source_deadline(const struct source *s)
+{
+    return link_deadline(s->link);
+}
