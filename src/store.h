@@ -46,8 +46,8 @@ struct store_move {
     struct span key;
     struct record claim; /* its session is ignored: any of the former ones matches */
     int64_t ttl;
-    bool moved;          /* the answer */
-    struct record met;   /* if not moved: what is there; RECORD_NONE: nothing, or nothing of ours */
+    bool moved;        /* the answer */
+    struct record met; /* if not moved: what is there; RECORD_NONE: nothing, or nothing of ours */
 };
 
 #define STORE_FORMER_MAX 8
@@ -74,7 +74,8 @@ bool store_session_open(struct store *s, const char *id, int64_t life, const cha
                         size_t former_count, struct store_move *moves, size_t count)
     __attribute__((warn_unused_result));
 
-/* Extends the session to `life` ms from now. *exists: false if its entry was gone, and it stays gone. */
+/* Extends the session to `life` ms from now. *exists: false if its entry was gone, and it stays
+ * gone. */
 bool store_session_renew(struct store *s, const char *id, int64_t life, bool *exists)
     __attribute__((warn_unused_result));
 bool store_session_end(struct store *s, const char *id);
@@ -90,17 +91,19 @@ bool store_sessions_live(struct store *s, const char *const *ids, size_t count, 
 bool store_apply(struct store *s, const char *session, struct store_op *ops, size_t count)
     __attribute__((warn_unused_result));
 
-/* One key. *ttl is in ms. *foreign: something that is not a record of ours is there. */
+/* One key. *ttl is in ms; -1: it never expires, so somebody else has had a hand in it. *foreign:
+ * something that is not a record of ours is there. */
 bool store_get(struct store *s, struct span key, struct record *out, int64_t *ttl, bool *foreign)
     __attribute__((warn_unused_result));
 
-/* Calls `each` for every record of the scope, in no order, at least once each while it stays there. A NULL record
- * is a foreign value. `each` answers false to stop. */
+/* Calls `each` for every record of the scope, in no order, at least once each while it stays there.
+ * A NULL record is a foreign value. `each` answers false to stop. */
 typedef bool store_each(void *context, struct span key, const struct record *r, int64_t ttl);
 bool store_list(struct store *s, store_each *each, void *context)
     __attribute__((warn_unused_result));
 
-/* Ms since 1970 by the store's clock: asked at open and at every renewal, carried on by clock_now(). */
+/* Ms since 1970 by the store's clock: asked at open and at every renewal, carried on by
+ * clock_now(). */
 int64_t store_now(const struct store *s);
 
 /*

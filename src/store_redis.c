@@ -1,0 +1,517 @@
+/*
+ * The Redis store. A batch is one EVALSHA: one write, one round trip, atomic on the server.
+ *
+ * Error replies to these scripts mean "not executed" in all but one case: a batch of which one op
+ * fails, as in a full memory, has done the ops before it. Callers are told only that the call
+ * failed, after which every outcome is unknown anyway.
+ *
+ * The scripts run in Redis' compatible mode, without a "#!lua" line: with one, a server that is
+ * out of memory would refuse them all, and so also releases, which free memory.
+ */
+#include "redis_link.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SCAN_COUNT "400"
+#define SHA_LEN 40
+
+/* What the scripts answer where it is no text that was met. */
+#define ANSWER_APPLIED 1
+#define ANSWER_FOREIGN 2
+
+enum script { SCRIPT_APPLY, SCRIPT_SESSION };
+#define SCRIPT_COUNT 2
+
+static const char *const scripts[SCRIPT_COUNT] = {
+    /* KEYS: the session's entry, if the batch is fenced, then one for each op.
+     * ARGV: for each op what is expected (empty: nothing), what to write (empty: delete), its time
+     * to live. "expect == ''" with something to write is the claim of a new key, and the one that
+     * has to be fast: a single command. An empty text under a key is not "nothing". */
+    [SCRIPT_APPLY] =
+        "local n = #ARGV / 3\n"
+        "local shift = #KEYS - n\n"
+        "if shift == 1 and redis.call('EXISTS', KEYS[1]) == 0 then return 'FENCED' end\n"
+        "local out = {}\n"
+        "for i = 1, n do\n"
+        "  local key, expect, write = KEYS[shift + i], ARGV[3 * i - 2], ARGV[3 * i - 1]\n"
+        "  local done, met\n"
+        "  if expect == '' and write ~= '' then\n"
+        "    met = redis.pcall('SET', key, write, 'NX', 'GET', 'PX', ARGV[3 * i])\n"
+        "    done = not met\n"
+        "  else\n"
+        "    met = redis.pcall('GET', key)\n"
+        "    done = (met or '') == expect and (expect ~= '' or not met)\n"
+        "    if done and write ~= '' then\n"
+        "      local set = redis.pcall('SET', key, write, 'PX', ARGV[3 * i])\n"
+        "      if set.err then return set end\n"
+        "    elseif done and expect ~= '' then\n"
+        "      local del = redis.pcall('DEL', key)\n"
+        "      if type(del) == 'table' then return del end\n"
+        "    end\n"
+        "  end\n"
+        "  if done then out[i] = 1\n"
+        "  elseif type(met) ~= 'table' then out[i] = met\n"
+        "  elseif string.find(met.err, '^-?WRONGTYPE') then out[i] = 2\n"
+        "  else return met end\n"
+        "end\n"
+        "return out\n",
+    /* KEYS: the new entry, the former entries, then one for each move.
+     * ARGV: the entry's value, its life, the number of former sessions; then for each move its time
+     * to live, the text to write, and the text with each of the former sessions. */
+    [SCRIPT_SESSION] = "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then\n"
+                       "  return 'EXISTS'\n"
+                       "end\n"
+                       "local former = tonumber(ARGV[3])\n"
+                       "local out = {}\n"
+                       "for i = 1, #KEYS - 1 - former do\n"
+                       "  local key, at = KEYS[1 + former + i], 4 + (i - 1) * (2 + former)\n"
+                       "  local met = redis.pcall('GET', key)\n"
+                       "  if type(met) == 'table' then\n"
+                       "    if not string.find(met.err, '^-?WRONGTYPE') then return met end\n"
+                       "    met = 2\n"
+                       "  end\n"
+                       "  out[i] = met\n"
+                       "  for j = 1, former do\n"
+                       "    if met == ARGV[at + 1 + j] then\n"
+                       "      redis.call('SET', key, ARGV[at + 1], 'PX', ARGV[at])\n"
+                       "      out[i] = 1\n"
+                       "      break\n"
+                       "    end\n"
+                       "  end\n"
+                       "end\n"
+                       "for i = 2, 1 + former do redis.call('DEL', KEYS[i]) end\n"
+                       "return out\n",
+};
+
+struct redis_store {
+    struct store common;
+    struct redis_link link;
+    char sha[SCRIPT_COUNT][SHA_LEN + 1];
+};
+
+static struct redis_store *mine(struct store *s)
+{
+    return (struct redis_store *)s;
+}
+
+static struct store *redis_create(const struct store_config *config)
+{
+    struct redis_store *r = xcalloc(1, sizeof *r);
+    redis_link_init(&r->link, &r->common, config);
+    return &r->common;
+}
+
+static void redis_destroy(struct store *s)
+{
+    redis_link_free(&mine(s)->link);
+    free(s);
+}
+
+/* ---- Scripts ---- */
+
+static bool load_script(struct redis_store *r, enum script script)
+{
+    redisReply *reply = redis_ask(&r->link, "SCRIPT LOAD %s", scripts[script]);
+    if (!reply)
+        return false;
+    bool good = reply->type == REDIS_REPLY_STRING && reply->len == SHA_LEN;
+    if (good)
+        memcpy(r->sha[script], reply->str, SHA_LEN + 1);
+    else
+        redis_refuse(&r->link, "SCRIPT LOAD", reply);
+    freeReplyObject(reply);
+    return good;
+}
+
+static void put_script(struct redis_store *r, enum script script, size_t keys, size_t arguments)
+{
+    redis_begin(&r->link);
+    redis_put_command(&r->link, 3 + keys + arguments);
+    redis_put_text(&r->link, "EVALSHA");
+    redis_put_text(&r->link, r->sha[script]);
+    redis_put_number(&r->link, (int64_t)keys);
+}
+
+/* Runs the script that is in the command buffer; its reply, or NULL. A server that was restarted or
+ * flushed has forgotten the script, and then has done nothing: it is told again, once. */
+static redisReply *run_script(struct redis_store *r, enum script script)
+{
+    redisReply *reply = NULL;
+    if (!redis_exchange(&r->link, &reply, 1))
+        return NULL;
+    if (!redis_is_error(reply, "NOSCRIPT"))
+        return reply;
+    freeReplyObject(reply);
+    if (!load_script(r, script) || !redis_exchange(&r->link, &reply, 1))
+        return NULL;
+    return reply;
+}
+
+static bool redis_open(struct store *s, bool *permanent)
+{
+    struct redis_store *r = mine(s);
+    if (!redis_link_open(&r->link, permanent))
+        return false;
+    for (int i = 0; i < SCRIPT_COUNT; i++)
+        if (!load_script(r, (enum script)i)) {
+            *permanent = r->link.refused;
+            return false;
+        }
+    return true;
+}
+
+static void redis_close(struct store *s)
+{
+    redis_link_close(&mine(s)->link);
+}
+
+/* ---- Records ---- */
+
+static void put_key(struct redis_store *r, struct span key)
+{
+    redis_put_word(&r->link, r->common.key_prefix, key);
+}
+
+static void put_session(struct redis_store *r, const char *id)
+{
+    redis_put_word(&r->link, r->common.session_prefix, span_of(id));
+}
+
+static void put_bytes(struct redis_store *r, const char *text, size_t len)
+{
+    redis_put_word(&r->link, (struct span){(const uint8_t *)text, len}, (struct span){0});
+}
+
+static void put_record(struct redis_store *r, const struct record *record)
+{
+    char text[RECORD_TEXT_MAX];
+    put_bytes(r, text, store_text(record, text));
+}
+
+static bool take_answer(struct redis_store *r, const redisReply *reply, struct store_op *op)
+{
+    if (reply->type == REDIS_REPLY_STRING)
+        store_op_met(op, reply->str, reply->len);
+    else if (reply->type == REDIS_REPLY_NIL)
+        op->answer = STORE_MET;
+    else if (reply->type == REDIS_REPLY_INTEGER && reply->integer == ANSWER_APPLIED)
+        op->answer = STORE_APPLIED;
+    else if (reply->type == REDIS_REPLY_INTEGER && reply->integer == ANSWER_FOREIGN)
+        op->answer = STORE_FOREIGN;
+    else
+        return redis_refuse(&r->link, "a batch", reply);
+    return true;
+}
+
+static bool take_answers(struct redis_store *r, const redisReply *reply, struct store_op *ops,
+                         size_t count)
+{
+    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "FENCED") == 0) {
+        for (size_t i = 0; i < count; i++)
+            ops[i].answer = STORE_FENCED;
+        return true;
+    }
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != count)
+        return redis_refuse(&r->link, "a batch", reply);
+    for (size_t i = 0; i < count; i++)
+        if (!take_answer(r, reply->element[i], &ops[i]))
+            return false;
+    return true;
+}
+
+static bool redis_apply(struct store *s, const char *session, struct store_op *ops, size_t count)
+{
+    struct redis_store *r = mine(s);
+    put_script(r, SCRIPT_APPLY, count + (session ? 1 : 0), 3 * count);
+    if (session)
+        put_session(r, session);
+    for (size_t i = 0; i < count; i++)
+        put_key(r, ops[i].key);
+    for (size_t i = 0; i < count; i++) {
+        put_record(r, &ops[i].expect);
+        put_record(r, &ops[i].write);
+        redis_put_number(&r->link, ops[i].ttl > 0 ? ops[i].ttl : 0);
+    }
+    redisReply *reply = run_script(r, SCRIPT_APPLY);
+    bool good = reply && take_answers(r, reply, ops, count);
+    freeReplyObject(reply);
+    return good;
+}
+
+/* A reply to GET. */
+static bool take_value(struct redis_store *r, const redisReply *reply, struct record *out,
+                       bool *foreign)
+{
+    *out = (struct record){0};
+    *foreign = redis_is_error(reply, "WRONGTYPE");
+    if (reply->type == REDIS_REPLY_STRING)
+        *foreign = !store_read(out, reply->str, reply->len);
+    return *foreign || reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_NIL ||
+           redis_refuse(&r->link, "GET", reply);
+}
+
+static bool take_ttl(struct redis_store *r, const redisReply *reply, int64_t *ttl)
+{
+    if (reply->type != REDIS_REPLY_INTEGER)
+        return redis_refuse(&r->link, "PTTL", reply);
+    *ttl = reply->integer == -2 ? 0 : reply->integer; /* -2: it has just expired */
+    return true;
+}
+
+static void put_get(struct redis_store *r, struct span prefix, struct span key)
+{
+    redis_put_command(&r->link, 2);
+    redis_put_text(&r->link, "GET");
+    redis_put_word(&r->link, prefix, key);
+    redis_put_command(&r->link, 2);
+    redis_put_text(&r->link, "PTTL");
+    redis_put_word(&r->link, prefix, key);
+}
+
+static bool redis_get(struct store *s, struct span key, struct record *out, int64_t *ttl,
+                      bool *foreign)
+{
+    struct redis_store *r = mine(s);
+    redisReply *replies[2];
+    redis_begin(&r->link);
+    put_get(r, s->key_prefix, key);
+    if (!redis_exchange(&r->link, replies, 2))
+        return false;
+    bool good = take_value(r, replies[0], out, foreign) && take_ttl(r, replies[1], ttl);
+    redis_free_replies(replies, 2);
+    return good;
+}
+
+/* ---- Sessions ---- */
+
+static bool take_move(struct redis_store *r, const redisReply *reply, struct store_move *move)
+{
+    struct store_op op = {.answer = STORE_MET};
+    if (!take_answer(r, reply, &op))
+        return false;
+    move->moved = op.answer == STORE_APPLIED;
+    move->met = op.met;
+    return true;
+}
+
+static bool take_moves(struct redis_store *r, const redisReply *reply, const char *id,
+                       struct store_move *moves, size_t count)
+{
+    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, "EXISTS") == 0)
+        return store_fail(&r->common, "%s: session %s exists already", r->common.description, id);
+    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != count)
+        return redis_refuse(&r->link, "opening a session", reply);
+    for (size_t i = 0; i < count; i++)
+        if (!take_move(r, reply->element[i], &moves[i]))
+            return false;
+    return true;
+}
+
+static void put_move(struct redis_store *r, const char *id, const char *const *former,
+                     size_t former_count, const struct store_move *move)
+{
+    char text[RECORD_TEXT_MAX];
+    redis_put_number(&r->link, move->ttl);
+    put_bytes(r, text, store_move_text(move, id, text));
+    for (size_t i = 0; i < former_count; i++)
+        put_bytes(r, text, store_move_text(move, former[i], text));
+}
+
+static bool redis_session_open(struct store *s, const char *id, int64_t life,
+                               const char *const *former, size_t former_count,
+                               struct store_move *moves, size_t count)
+{
+    struct redis_store *r = mine(s);
+    put_script(r, SCRIPT_SESSION, 1 + former_count + count, 3 + count * (2 + former_count));
+    put_session(r, id);
+    for (size_t i = 0; i < former_count; i++)
+        put_session(r, former[i]);
+    for (size_t i = 0; i < count; i++)
+        put_key(r, moves[i].key);
+    redis_put_text(&r->link, s->owner);
+    redis_put_number(&r->link, life);
+    redis_put_number(&r->link, (int64_t)former_count);
+    for (size_t i = 0; i < count; i++)
+        put_move(r, id, former, former_count, &moves[i]);
+    redisReply *reply = run_script(r, SCRIPT_SESSION);
+    bool good = reply && take_moves(r, reply, id, moves, count);
+    freeReplyObject(reply);
+    return good;
+}
+
+/* With XX a lapsed session stays lapsed; TIME comes along in the same round trip. */
+static bool redis_session_renew(struct store *s, const char *id, int64_t life, bool *exists)
+{
+    struct redis_store *r = mine(s);
+    redisReply *replies[2];
+    redis_begin(&r->link);
+    redis_put_command(&r->link, 6);
+    redis_put_text(&r->link, "SET");
+    put_session(r, id);
+    redis_put_text(&r->link, s->owner);
+    redis_put_text(&r->link, "XX");
+    redis_put_text(&r->link, "PX");
+    redis_put_number(&r->link, life);
+    redis_put_command(&r->link, 1);
+    redis_put_text(&r->link, "TIME");
+    if (!redis_exchange(&r->link, replies, 2))
+        return false;
+    *exists = replies[0]->type == REDIS_REPLY_STATUS;
+    bool good =
+        *exists || replies[0]->type == REDIS_REPLY_NIL || redis_refuse(&r->link, "SET", replies[0]);
+    good = good && redis_take_time(&r->link, replies[1]);
+    redis_free_replies(replies, 2);
+    return good;
+}
+
+static bool redis_session_end(struct store *s, const char *id)
+{
+    struct redis_store *r = mine(s);
+    redisReply *reply = NULL;
+    redis_begin(&r->link);
+    redis_put_command(&r->link, 2);
+    redis_put_text(&r->link, "DEL");
+    put_session(r, id);
+    if (!redis_exchange(&r->link, &reply, 1))
+        return false;
+    bool good = reply->type == REDIS_REPLY_INTEGER || redis_refuse(&r->link, "DEL", reply);
+    freeReplyObject(reply);
+    return good;
+}
+
+static bool redis_sessions_live(struct store *s, const char *const *ids, size_t count, bool *live)
+{
+    struct redis_store *r = mine(s);
+    redisReply *reply = NULL;
+    redis_begin(&r->link);
+    redis_put_command(&r->link, 1 + count);
+    redis_put_text(&r->link, "MGET");
+    for (size_t i = 0; i < count; i++)
+        put_session(r, ids[i]);
+    if (!redis_exchange(&r->link, &reply, 1))
+        return false;
+    bool good = (reply->type == REDIS_REPLY_ARRAY && reply->elements == count) ||
+                redis_refuse(&r->link, "MGET", reply);
+    for (size_t i = 0; good && i < count; i++)
+        live[i] = reply->element[i]->type == REDIS_REPLY_STRING;
+    freeReplyObject(reply);
+    return good;
+}
+
+/* ---- Listing ---- */
+
+/* SCAN's pattern for all keys of the scope: what prefix and scope contain is meant literally. */
+static void put_pattern(struct redis_store *r, struct span prefix)
+{
+    struct buffer pattern = {0};
+    for (size_t i = 0; i < prefix.len; i++) {
+        if (strchr("*?[]\\^-", prefix.data[i]))
+            buffer_add_u8(&pattern, '\\');
+        buffer_add_u8(&pattern, prefix.data[i]);
+    }
+    buffer_add_u8(&pattern, '*');
+    redis_put_word(&r->link, buffer_span(&pattern), (struct span){0});
+    buffer_free(&pattern);
+}
+
+static redisReply *scan(struct redis_store *r, const char *cursor)
+{
+    redisReply *reply = NULL;
+    redis_begin(&r->link);
+    redis_put_command(&r->link, 6);
+    redis_put_text(&r->link, "SCAN");
+    redis_put_text(&r->link, cursor);
+    redis_put_text(&r->link, "MATCH");
+    put_pattern(r, r->common.key_prefix);
+    redis_put_text(&r->link, "COUNT");
+    redis_put_text(&r->link, SCAN_COUNT);
+    if (!redis_exchange(&r->link, &reply, 1))
+        return NULL;
+    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+        reply->element[0]->type == REDIS_REPLY_STRING &&
+        reply->element[1]->type == REDIS_REPLY_ARRAY)
+        return reply;
+    redis_refuse(&r->link, "SCAN", reply);
+    freeReplyObject(reply);
+    return NULL;
+}
+
+static struct span reply_span(const redisReply *reply)
+{
+    return (struct span){(const uint8_t *)reply->str, reply->len};
+}
+
+/* Tells one key of a page, unless it went away since SCAN saw it. */
+static bool tell(struct redis_store *r, const redisReply *name, redisReply *const *replies,
+                 store_each *each, void *context, bool *go_on)
+{
+    struct record record;
+    bool foreign;
+    int64_t ttl = 0;
+    if (!take_value(r, replies[0], &record, &foreign) || !take_ttl(r, replies[1], &ttl))
+        return false;
+    if (!foreign && record.now.state == RECORD_NONE)
+        return true;
+    struct span key = reply_span(name);
+    key.data += r->common.key_prefix.len;
+    key.len -= r->common.key_prefix.len;
+    *go_on = each(context, key, foreign ? NULL : &record, ttl);
+    return true;
+}
+
+/* All replies are read before the first is told, so that the callback may use the store. */
+static bool tell_page(struct redis_store *r, const redisReply *names, store_each *each,
+                      void *context, bool *go_on)
+{
+    size_t count = names->elements;
+    redisReply **replies = xcalloc(2 * count, sizeof(redisReply *));
+    redis_begin(&r->link);
+    for (size_t i = 0; i < count; i++)
+        put_get(r, reply_span(names->element[i]), (struct span){0});
+    bool good = redis_exchange(&r->link, replies, 2 * count);
+    for (size_t i = 0; good && *go_on && i < count; i++)
+        good = tell(r, names->element[i], replies + 2 * i, each, context, go_on);
+    redis_free_replies(replies, 2 * count);
+    free(replies);
+    return good;
+}
+
+static bool redis_list(struct store *s, store_each *each, void *context)
+{
+    struct redis_store *r = mine(s);
+    char cursor[24] = "0";
+    bool go_on = true;
+    do {
+        redisReply *page = scan(r, cursor);
+        if (!page)
+            return false;
+        snprintf(cursor, sizeof cursor, "%s", page->element[0]->str);
+        bool good = page->element[1]->elements == 0 ||
+                    tell_page(r, page->element[1], each, context, &go_on);
+        freeReplyObject(page);
+        if (!good || !s->open)
+            return false;
+    } while (go_on && strcmp(cursor, "0") != 0);
+    return true;
+}
+
+static bool redis_store_dangers(struct store *s, struct buffer *lines)
+{
+    return redis_dangers(&mine(s)->link, lines);
+}
+
+const struct store_backend store_redis_backend = {
+    .create = redis_create,
+    .destroy = redis_destroy,
+    .open = redis_open,
+    .close = redis_close,
+    .session_open = redis_session_open,
+    .session_renew = redis_session_renew,
+    .session_end = redis_session_end,
+    .sessions_live = redis_sessions_live,
+    .apply = redis_apply,
+    .get = redis_get,
+    .list = redis_list,
+    .dangers = redis_store_dangers,
+};
