@@ -24,8 +24,7 @@ static inline void build_value(struct buffer *out, char type, struct span value)
 }
 
 /* One field of a table; `value` is its content, without the length of texts, arrays and tables. */
-static inline void build_field(struct buffer *table, const char *name, char type,
-                               struct span value)
+static inline void build_field(struct buffer *table, const char *name, char type, struct span value)
 {
     buffer_add_u8(table, (uint8_t)strlen(name));
     buffer_add(table, name, strlen(name));
