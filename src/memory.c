@@ -45,13 +45,10 @@ char *xstrdup(const char *s)
 char *xasprintf(const char *fmt, ...)
 {
     va_list args;
+    char *out = NULL;
     va_start(args, fmt);
-    int len = vsnprintf(NULL, 0, fmt, args);
-    va_end(args);
-    assert(len >= 0);
-    char *out = xmalloc((size_t)len + 1);
-    va_start(args, fmt);
-    vsnprintf(out, (size_t)len + 1, fmt, args);
+    if (vasprintf(&out, fmt, args) < 0)
+        out_of_memory();
     va_end(args);
     return out;
 }
@@ -133,15 +130,14 @@ void buffer_add_u64(struct buffer *b, uint64_t v)
 void buffer_printf(struct buffer *b, const char *fmt, ...)
 {
     va_list args;
+    char *text = NULL;
     va_start(args, fmt);
-    int len = vsnprintf(NULL, 0, fmt, args);
+    int len = vasprintf(&text, fmt, args);
     va_end(args);
-    assert(len >= 0);
-    uint8_t *to = buffer_reserve(b, (size_t)len + 1);
-    va_start(args, fmt);
-    vsnprintf((char *)to, (size_t)len + 1, fmt, args);
-    va_end(args);
-    b->len += (size_t)len;
+    if (len < 0)
+        out_of_memory();
+    buffer_add(b, text, (size_t)len);
+    free(text);
 }
 
 void buffer_drop(struct buffer *b, size_t len)

@@ -1,0 +1,201 @@
+/*
+ * command_run - the daemon: one thread for each worker of each route, and this one for signals.
+ */
+#include "command.h"
+
+#include "log.h"
+#include "memory.h"
+#include "stats.h"
+#include "worker.h"
+
+#include <argp.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct daemon {
+    const struct config *config;
+    struct worker **workers;
+    size_t worker_count;
+    struct route_stats *stats; /* of each route */
+    int ended_fd;              /* counts workers that have ended */
+};
+
+static void worker_ended(void *context)
+{
+    const struct daemon *d = context;
+    uint64_t one = 1;
+    ssize_t written = write(d->ended_fd, &one, sizeof one);
+    (void)written;
+}
+
+static void say_start(const struct config *config)
+{
+    LOG_INFO("onlyonce starts", "version", ONLYONCE_VERSION, "config", config->file, NULL);
+    for (size_t i = 0; i < config->route_count; i++) {
+        const struct route_config *route = &config->routes[i];
+        char workers[24];
+        snprintf(workers, sizeof workers, "%lld", (long long)route->workers);
+        LOG_INFO("route", "route", route->name, "from", route->from.queue, "to",
+                 route->to.queue ? route->to.queue : route->to.exchange, "parking",
+                 route->park.queue, "store", route->store, "scope", route->scope, "workers",
+                 workers, NULL);
+    }
+    for (size_t i = 0; i < config->warnings.count; i++)
+        LOG_WARNING("configuration", "what", config->warnings.items[i], NULL);
+}
+
+static void say_end(const struct daemon *d)
+{
+    for (size_t i = 0; i < d->config->route_count; i++) {
+        const struct route_stats *s = &d->stats[i];
+        char counts[STAT_COUNT][24];
+        for (size_t k = 0; k < STAT_COUNT; k++)
+            snprintf(counts[k], sizeof counts[k], "%llu",
+                     (unsigned long long)stats_get(s, (enum stat)k));
+        LOG_INFO("route ends", "route", d->config->routes[i].name, "deliveries",
+                 counts[STAT_DELIVERIES], "forwarded", counts[STAT_FORWARDED], "duplicates",
+                 counts[STAT_DUPLICATES], "parked", counts[STAT_PARKED], "in_doubt",
+                 counts[STAT_MARKED_IN_DOUBT], NULL);
+    }
+}
+
+static bool start_workers(struct daemon *d)
+{
+    for (size_t i = 0; i < d->config->route_count; i++) {
+        const struct route_config *route = &d->config->routes[i];
+        for (int64_t k = 0; k < route->workers; k++) {
+            struct worker *w = worker_new(d->config, route, (int)k, &d->stats[i]);
+            if (!worker_start(w, worker_ended, d)) {
+                LOG_ERROR("cannot start a thread", "why", strerror(errno), NULL);
+                worker_free(w);
+                return false;
+            }
+            d->workers[d->worker_count++] = w;
+        }
+    }
+    return true;
+}
+
+static void stop_workers(struct daemon *d)
+{
+    for (size_t i = 0; i < d->worker_count; i++)
+        worker_ask_to_stop(d->workers[i]);
+}
+
+/* Waits for signals and for workers that end; both lead to the end of all. */
+static void wait_for_end(struct daemon *d, int signal_fd)
+{
+    size_t ended = 0;
+    bool stopping = false;
+    while (ended < d->worker_count) {
+        struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
+                                {.fd = d->ended_fd, .events = POLLIN}};
+        (void)poll(fds, 2, -1);
+        struct signalfd_siginfo signal_info;
+        if (read(signal_fd, &signal_info, sizeof signal_info) == (ssize_t)sizeof signal_info) {
+            const char *name = strsignal((int)signal_info.ssi_signo);
+            if (signal_info.ssi_signo == SIGHUP) {
+                LOG_WARNING("this version cannot read its configuration again, restart it",
+                            "signal", name, NULL);
+                continue;
+            }
+            LOG_INFO("stopping", "signal", name, NULL);
+            stopping = true;
+            stop_workers(d);
+        }
+        uint64_t count;
+        if (read(d->ended_fd, &count, sizeof count) == (ssize_t)sizeof count) {
+            ended += count;
+            if (!stopping)
+                stop_workers(d);
+            stopping = true;
+        }
+    }
+}
+
+/* True if every worker ended well. */
+static bool end_workers(struct daemon *d)
+{
+    bool ok = true;
+    for (size_t i = 0; i < d->worker_count; i++) {
+        worker_join(d->workers[i]);
+        ok = ok && !worker_has_failed(d->workers[i]);
+        worker_free(d->workers[i]);
+    }
+    return ok;
+}
+
+/* Threads inherit the mask: signals reach the program through this descriptor alone. */
+static int open_signals(void)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int run(const struct config *config)
+{
+    size_t most = 0;
+    for (size_t i = 0; i < config->route_count; i++)
+        most += (size_t)config->routes[i].workers;
+    struct daemon d = {.config = config,
+                       .workers = xcalloc(most, sizeof(struct worker *)),
+                       .stats = xcalloc(config->route_count, sizeof(struct route_stats)),
+                       .ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    int signal_fd = open_signals();
+    bool ok = signal_fd >= 0 && d.ended_fd >= 0;
+    if (!ok)
+        LOG_ERROR("cannot open a descriptor", "why", strerror(errno), NULL);
+    say_start(config);
+    if (ok && !start_workers(&d)) {
+        ok = false;
+        stop_workers(&d);
+    }
+    wait_for_end(&d, signal_fd);
+    ok = end_workers(&d) && ok;
+    say_end(&d);
+    free(d.workers);
+    free(d.stats);
+    if (d.ended_fd >= 0)
+        close(d.ended_fd);
+    if (signal_fd >= 0)
+        close(signal_fd);
+    return ok ? EXIT_OK : EXIT_NOT;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    if (key == ARGP_KEY_INIT)
+        state->child_inputs[0] = state->input;
+    if (key == ARGP_KEY_ARG)
+        argp_error(state, "\"%s\" is too much: run takes no arguments", arg);
+    return key == ARGP_KEY_INIT || key == ARGP_KEY_ARG ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+int command_run(int argc, char **argv)
+{
+    static const struct argp_child children[] = {{&command_config_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {.parser = parse,
+                                     .doc = "Relays in the foreground, until SIGTERM or SIGINT.",
+                                     .children = children};
+    const char *file = NULL;
+    argp_parse(&argp, argc, argv, 0, NULL, &file);
+    struct config *config = command_config(file);
+    if (!config)
+        return EXIT_USAGE;
+    log_setup(config->log.level, config->log.format);
+    int code = run(config);
+    config_free(config);
+    return code;
+}

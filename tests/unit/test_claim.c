@@ -1,0 +1,313 @@
+/*
+ * claim: the rules of design section 2 and its table of retries and put-backs, row by row. Records
+ * are written as the store holds them, so that a row reads like the design.
+ */
+#include "claim.h"
+#include "memory.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ME "aaaaaaaaaaaaaaaaaaaaaaaa"
+#define OTHER "bbbbbbbbbbbbbbbbbbbbbbbb"
+#define NOW 5000000
+#define HOUR 3600000
+
+static const struct claim_rules rules = {
+    .window = 2 * HOUR, .window_completed = -1, .hold_limit = 600000};
+
+static struct record read_record(const char *text)
+{
+    struct record r = {0};
+    if (*text && !record_read(&r, text, strlen(text)))
+        fail_msg("the test's own \"%s\" is no record", text);
+    return r;
+}
+
+static void same_record(const char *label, const struct record *got, const char *want)
+{
+    char text[RECORD_TEXT_MAX];
+    record_write(got, text);
+    if (strcmp(text, want) != 0)
+        fail_msg("%s: \"%s\" instead of \"%s\"", label, text, want);
+}
+
+static const struct delivery plain = {.kind = DELIVERY_PLAIN};
+static const struct delivery again = {.kind = DELIVERY_PLAIN, .redelivered = true};
+static const struct delivery chained = {.kind = DELIVERY_PLAIN, .other_route = true};
+static const struct delivery retry1 = {.kind = DELIVERY_RETRY, .attempt = 1, .first_seen = 100};
+static const struct delivery retry2 = {.kind = DELIVERY_RETRY, .attempt = 2, .first_seen = 100};
+static const struct delivery back1 = {.kind = DELIVERY_PUT_BACK, .attempt = 1, .first_seen = 100};
+
+struct row {
+    const char *label;
+    const struct delivery *delivery;
+    const char *met;
+    bool owner_lives;
+    enum verdict verdict;
+    const char *next; /* CLAIM, MINE, COMPLETE */
+    enum park_reason reason;
+};
+
+/* clang-format off */
+static const struct row rows[] = {
+    {"nothing there", &plain, "", 0, VERDICT_CLAIM, "1P 1 5000000 t5000000 o" ME ".7", 0},
+    {"a retry, nothing there: with its own first-seen", &retry1, "", 0, VERDICT_CLAIM,
+     "1P 2 100 t5000000 o" ME ".7", 0},
+
+    {"forwarded", &plain, "1F 1 100 t200 e9000000", 0, VERDICT_DUPLICATE, NULL, 0},
+    {"parked", &plain, "1K 1 100 t200 e9000000 d", 0, VERDICT_DUPLICATE, NULL, 0},
+    {"completed", &plain, "1C 1 100 t200 e9000000 c300", 0, VERDICT_DUPLICATE, NULL, 0},
+    {"another route's retry is not eaten", &chained, "1F 1 100 t200 e9000000", 0, VERDICT_PARK,
+     NULL, PARK_OTHER_ROUTE},
+    {"another route's retry that is new here", &chained, "", 0, VERDICT_CLAIM,
+     "1P 1 5000000 t5000000 o" ME ".7", 0},
+
+    {"another's live claim means wait", &plain, "1P 1 4999999 t4999999 o" OTHER ".1", 1,
+     VERDICT_WAIT, NULL, 0},
+    {"for a retry, too", &retry1, "1P 2 100 t4999999 o" OTHER ".1", 1, VERDICT_WAIT, NULL, 0},
+    {"abandoned: its session is gone", &plain, "1P 1 4999999 t4999999 o" OTHER ".1", 0,
+     VERDICT_CLAIM, "1P 1 4999999 t5000000 d o" ME ".7", 0},
+    {"abandoned: it has no owner", &plain, "1P 3 100 t200 d", 1, VERDICT_CLAIM,
+     "1P 3 100 t5000000 d o" ME ".7", 0},
+    {"abandoned: older than twice hold_limit", &plain, "1P 1 3799999 t3799999 o" OTHER ".1", 1,
+     VERDICT_CLAIM, "1P 1 3799999 t5000000 d o" ME ".7", 0},
+    {"just not older", &plain, "1P 1 3800000 t3800000 o" OTHER ".1", 1, VERDICT_WAIT, NULL, 0},
+    {"abandoned, its completion noted", &plain, "1P 1 100 t200 c4000000 o" OTHER ".1", 0,
+     VERDICT_COMPLETE, "1C 1 100 t200 e12200000 c4000000", 0},
+    {"a takeover is in doubt and forgets what was before", &plain,
+     "1P 2 100 t200 o" OTHER ".1 <F 1 100 t150 e9000000", 0, VERDICT_CLAIM,
+     "1P 2 100 t5000000 d o" ME ".7", 0},
+
+    {"mine: the answer to an earlier claim was lost", &plain, "1P 1 100 t200 o" ME ".3", 0,
+     VERDICT_MINE, "1P 1 100 t200 o" ME ".3", 0},
+
+    {"retry, another first-seen", &retry1, "1F 1 101 t200 e9000000", 0, VERDICT_PARK, NULL,
+     PARK_STALE},
+    {"put back, another first-seen, pending", &back1, "1P 1 101 t200 o" OTHER ".1", 1,
+     VERDICT_PARK, NULL, PARK_STALE},
+    {"retry, forwarded, number at most the delivery's", &retry1, "1F 1 100 t200 e9000000", 0,
+     VERDICT_CLAIM, "1P 2 100 t5000000 o" ME ".7 <F 1 100 t200 e9000000", 0},
+    {"retry of attempt 2 over number 1", &retry2, "1F 1 100 t200 e9000000", 0, VERDICT_CLAIM,
+     "1P 3 100 t5000000 o" ME ".7 <F 1 100 t200 e9000000", 0},
+    {"put back, parked in doubt: forwarded, marked", &back1, "1K 1 100 t200 e9000000 d", 0,
+     VERDICT_CLAIM, "1P 2 100 t5000000 d o" ME ".7 <K 1 100 t200 e9000000 d", 0},
+    {"retry, forwarded in doubt: the new attempt is not", &retry1, "1F 1 100 t200 e9000000 d", 0,
+     VERDICT_CLAIM, "1P 2 100 t5000000 o" ME ".7 <F 1 100 t200 e9000000 d", 0},
+    {"retry, number above the delivery's", &retry1, "1F 2 100 t200 e9000000", 0,
+     VERDICT_DUPLICATE, NULL, 0},
+    {"retry, completed", &retry1, "1C 1 100 t200 e9000000 c300", 0, VERDICT_DUPLICATE, NULL, 0},
+    {"retry, abandoned claim, number at most the delivery's: the copy arrived", &retry1,
+     "1P 1 100 t200 o" OTHER ".1", 0, VERDICT_CLAIM,
+     "1P 2 100 t5000000 o" ME ".7 <F 1 100 t200 e12200000", 0},
+    {"retry, abandoned claim of a later attempt: a takeover", &retry1,
+     "1P 2 100 t200 o" OTHER ".1", 0, VERDICT_CLAIM, "1P 2 100 t5000000 d o" ME ".7", 0},
+    {"retry, abandoned, its completion noted", &retry1, "1P 1 100 t200 c300", 0, VERDICT_COMPLETE,
+     "1C 1 100 t200 e12200000 c300", 0},
+};
+/* clang-format on */
+
+static void decides(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct row *row = &rows[i];
+        struct record met = read_record(row->met);
+        struct decision d = claim_decide(row->delivery, &met, row->owner_lives, ME, 7, NOW, &rules);
+        if (d.verdict != row->verdict)
+            fail_msg("%s: verdict %d instead of %d", row->label, d.verdict, row->verdict);
+        if (row->next)
+            same_record(row->label, &d.next, row->next);
+        if (row->verdict == VERDICT_PARK && d.reason != row->reason)
+            fail_msg("%s: reason %d instead of %d", row->label, d.reason, row->reason);
+    }
+}
+
+static void checks_what_was_dead_lettered(void **state)
+{
+    (void)state;
+    struct claim_rules check = rules;
+    check.check_dead_lettered = true;
+    struct record met = read_record("1F 1 100 t200 e9000000");
+    struct decision d = claim_decide(&retry1, &met, false, ME, 7, NOW, &check);
+    assert_int_equal(d.verdict, VERDICT_PARK);
+    assert_int_equal(d.reason, PARK_DEAD_LETTERED);
+    d = claim_decide(&back1, &met, false, ME, 7, NOW, &check);
+    assert_int_equal(d.verdict, VERDICT_CLAIM);
+}
+
+static void a_completed_key_may_be_free_again(void **state)
+{
+    (void)state;
+    struct claim_rules brief = rules;
+    brief.window_completed = 1000;
+    struct record met = read_record("1C 1 100 t200 e9000000 c4999000");
+    struct decision d = claim_decide(&plain, &met, false, ME, 7, NOW, &brief);
+    assert_int_equal(d.verdict, VERDICT_CLAIM);
+    same_record("free", &d.next, "1P 2 5000000 t5000000 o" ME ".7 <C 1 100 t200 e9000000 c4999000");
+    d = claim_decide(&again, &met, false, ME, 7, NOW, &brief);
+    same_record("redelivered: perhaps the one that was completed", &d.next,
+                "1P 2 5000000 t5000000 d o" ME ".7 <C 1 100 t200 e9000000 c4999000");
+    met = read_record("1P 2 4999999 t4999999 o" ME ".3 <C 1 100 t200 e9000000 c300");
+    d = claim_decide(&again, &met, false, ME, 7, NOW, &brief);
+    assert_int_equal(d.verdict, VERDICT_CLAIM);
+    same_record("redelivered, meets such a claim", &d.next,
+                "1P 2 4999999 t4999999 d o" ME ".3 <C 1 100 t200 e9000000 c300");
+    met = read_record("1C 1 100 t200 e9000000 c4999001");
+    d = claim_decide(&plain, &met, false, ME, 7, NOW, &brief);
+    assert_int_equal(d.verdict, VERDICT_DUPLICATE);
+}
+
+static void records(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *label;
+        const char *mine;
+        enum record_state as;
+        const char *want;
+    } cases[] = {
+        {"forwarded", "1P 1 100 t200 o" ME ".7", RECORD_FORWARDED, "1F 1 100 t5000000 e12200000"},
+        {"doubt sticks", "1P 1 100 t200 d o" ME ".7", RECORD_FORWARDED,
+         "1F 1 100 t5000000 e12200000 d"},
+        {"parked", "1P 1 100 t200 d o" ME ".7", RECORD_PARKED, "1K 1 100 t5000000 e12200000 d"},
+        {"a completion came early", "1P 1 100 t200 c300 o" ME ".7", RECORD_FORWARDED,
+         "1C 1 100 t5000000 e12200000 c300"},
+        {"what was before is over", "1P 2 100 t200 o" ME ".7 <F 1 100 t1 e2", RECORD_FORWARDED,
+         "1F 2 100 t5000000 e12200000"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct record mine = read_record(cases[i].mine);
+        struct record r = claim_recorded(&mine, cases[i].as, NOW, &rules);
+        same_record(cases[i].label, &r, cases[i].want);
+    }
+}
+
+static void releases(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *label;
+        const char *mine;
+        const char *want;
+    } cases[] = {
+        {"over nothing: nothing", "1P 1 100 t200 o" ME ".7", ""},
+        {"over nothing, with a note: nothing", "1P 1 100 t200 c300 o" ME ".7", ""},
+        {"in doubt: pending and nobody's", "1P 1 100 t200 d o" ME ".7", "1P 1 100 t200 d"},
+        {"in doubt, with a note: the note stays", "1P 1 100 t200 c300 d o" ME ".7",
+         "1P 1 100 t200 c300 d"},
+        {"exactly what was before", "1P 2 100 t200 o" ME ".7 <F 1 100 t150 e9000000 d",
+         "1F 1 100 t150 e9000000 d"},
+        {"a parked one, too", "1P 2 100 t200 o" ME ".7 <K 1 100 t150 e9000000",
+         "1K 1 100 t150 e9000000"},
+        {"a completed one, too", "1P 2 400 t500 o" ME ".7 <C 1 100 t150 e9000000 c300",
+         "1C 1 100 t150 e9000000 c300"},
+        {"with a note, over a forwarded one: completed",
+         "1P 2 100 t200 c250 o" ME ".7 <F 1 100 t150 e9000000", "1C 1 100 t150 e9000000 c250"},
+        {"its window is over meanwhile", "1P 2 100 t200 o" ME ".7 <F 1 100 t150 e5000000", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct record mine = read_record(cases[i].mine);
+        struct record r = claim_released(&mine, NOW);
+        same_record(cases[i].label, &r, cases[i].want);
+    }
+}
+
+static void knows_its_own(void **state)
+{
+    (void)state;
+    struct record mine = read_record("1P 1 100 t200 o" ME ".7");
+    static const struct {
+        const char *met;
+        bool mine;
+        bool records_forwarded;
+        bool records_parked;
+    } cases[] = {
+        {"", false, false, false},
+        {"1P 1 100 t200 o" ME ".7", true, true, true},
+        {"1P 1 100 t200 c300 o" ME ".7", true, true, true},
+        {"1P 1 100 t200 o" ME ".8", false, false, false},
+        {"1P 1 100 t200 d o" OTHER ".7", false, false, false},
+        {"1P 1 100 t200 d", false, false, false},
+        {"1F 1 100 t200 e9000000", false, false, false},
+        {"1K 1 100 t200 e9000000 d", false, true, false},
+        {"1K 2 100 t200 e9000000 d", false, false, false},
+        {"1K 1 101 t200 e9000000 d", false, false, false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct record met = read_record(cases[i].met);
+        assert_int_equal(claim_still_mine(&mine, &met), cases[i].mine);
+        assert_int_equal(claim_may_record(&mine, &met, RECORD_FORWARDED),
+                         cases[i].records_forwarded);
+        assert_int_equal(claim_may_record(&mine, &met, RECORD_PARKED), cases[i].records_parked);
+    }
+}
+
+static void completes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *met;
+        int64_t first_seen;
+        enum completion want;
+        const char *next;
+    } cases[] = {
+        {"", 0, COMPLETION_NOT_FOUND, NULL},
+        {"1F 1 100 t200 e9000000", 101, COMPLETION_NOT_FOUND, NULL},
+        {"1F 1 100 t200 e9000000", 100, COMPLETION_WRITE, "1C 1 100 t200 e9000000 c5000000"},
+        {"1K 1 100 t200 e9000000 d", 0, COMPLETION_WRITE, "1C 1 100 t200 e9000000 c5000000 d"},
+        {"1C 1 100 t200 e9000000 c300", 0, COMPLETION_ALREADY, NULL},
+        {"1P 1 100 t200 o" OTHER ".1", 0, COMPLETION_WRITE, "1P 1 100 t200 c5000000 o" OTHER ".1"},
+        {"1P 1 100 t200 c300 o" OTHER ".1", 0, COMPLETION_ALREADY, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct record met = read_record(cases[i].met);
+        struct record next = {0};
+        assert_int_equal(claim_complete(&met, cases[i].first_seen, NOW, &next), cases[i].want);
+        if (cases[i].next)
+            same_record(cases[i].met, &next, cases[i].next);
+    }
+}
+
+static void times_to_live(void **state)
+{
+    (void)state;
+    struct claim_rules week = rules;
+    week.window = 7 * 24 * (int64_t)HOUR;
+    struct record pending = read_record("1P 1 100 t200 o" ME ".7");
+    struct record forwarded = read_record("1F 1 100 t200 e5000042");
+    struct record over = read_record("1F 1 100 t200 e4999999");
+    assert_int_equal(claim_ttl(&pending, NOW, &rules), 24 * HOUR);
+    assert_int_equal(claim_ttl(&pending, NOW, &week), week.window);
+    assert_int_equal(claim_ttl(&forwarded, NOW, &rules), 42);
+    assert_int_equal(claim_ttl(&over, NOW, &rules), 1);
+}
+
+static void attempts_do_not_wrap(void **state)
+{
+    (void)state;
+    struct delivery last = {.kind = DELIVERY_RETRY, .attempt = UINT32_MAX, .first_seen = 100};
+    struct record r = claim_new(&last, ME, 7, NOW);
+    assert_true(r.now.number == UINT32_MAX);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(decides),
+        cmocka_unit_test(checks_what_was_dead_lettered),
+        cmocka_unit_test(a_completed_key_may_be_free_again),
+        cmocka_unit_test(records),
+        cmocka_unit_test(releases),
+        cmocka_unit_test(knows_its_own),
+        cmocka_unit_test(completes),
+        cmocka_unit_test(times_to_live),
+        cmocka_unit_test(attempts_do_not_wrap),
+    };
+    return cmocka_run_group_tests_name("claim", tests, NULL, NULL);
+}

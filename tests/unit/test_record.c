@@ -1,0 +1,159 @@
+/* record: every record has one text, and every other text is refused. */
+#include "memory.h"
+#include "record.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SESSION "6f2c9a0e51b7d3480c1e22aa"
+
+static const struct {
+    const char *label;
+    const char *text;
+} good[] = {
+    {"pending, owned", "1P 1 1782640800123 t1782640800123 o" SESSION ".17"},
+    {"pending, nobody's, in doubt", "1P 3 1782640800123 t1782640800123 d"},
+    {"pending, completion noted",
+     "1P 1 1782640800123 t1782640800123 c1782640800999 o" SESSION ".1"},
+    {"forwarded", "1F 1 1782640800123 t1782640800190 e1782727200190"},
+    {"forwarded in doubt", "1F 2 1782640800123 t1782640800190 e1782727200190 d"},
+    {"completed", "1C 1 1782640800123 t1782640800190 e1782727200190 c1782640900000"},
+    {"parked", "1K 4294967295 1 t2 e3"},
+    {"claimed over a forwarded one", "1P 2 1782640800123 t1782640860000 o" SESSION
+                                     ".31 <F 1 1782640800123 t1782640800190 e1782727200190"},
+    {"claimed over a parked one in doubt",
+     "1P 2 1782640800123 t1782640860000 d o" SESSION
+     ".18446744073709551615 <K 1 1782640800123 t1782640800190 e1782727200190 d"},
+    {"the largest numbers",
+     "1P 4294967295 9223372036854775807 t9223372036854775807 e9223372036854775807 "
+     "c9223372036854775807 d o" SESSION ".18446744073709551615 <C 4294967295 9223372036854775807 "
+     "t9223372036854775807 e9223372036854775807 c9223372036854775807 d"},
+};
+
+static void reads_what_it_writes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        struct record r;
+        char out[RECORD_TEXT_MAX];
+        if (!record_read(&r, good[i].text, strlen(good[i].text)))
+            fail_msg("%s was not read", good[i].label);
+        assert_int_equal(record_write(&r, out), strlen(good[i].text));
+        assert_string_equal(out, good[i].text);
+    }
+}
+
+static void refuses_what_is_not_a_record(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "1",
+        "1F",
+        "1F 1",
+        "hello",
+        "2F 1 1 t1 e1",                          /* another format */
+        "1X 1 1 t1 e1",                          /* no such state */
+        "1F 0 1 t1 e1",                          /* attempts begin at 1 */
+        "1F 01 1 t1 e1",                         /* a leading zero */
+        "1F 1 1 t0 e1",                          /* a field that says nothing */
+        "1F 1 1 e1 t1",                          /* the wrong order */
+        "1F 1 1 t1 e1 ",                         /* something behind it */
+        "1F 1 1 t1 e1 o" SESSION ".1",           /* only pending ones have an owner */
+        "1F 1 1 t1 e1 <F 1 1 t1 e1",             /* or were claimed over something */
+        "1P 1 1 t1 o" SESSION,                   /* half an owner */
+        "1P 1 1 t1 o6f2c.1",                     /* a short session */
+        "1P 1 1 t1 o6F2C9A0E51B7D3480C1E22AA.1", /* not lower case */
+        "1P 1 1 t1 <P 1 1 t1",                   /* pending over pending */
+        "1F 4294967296 1 t1 e1",                 /* too large */
+        "1F 1 9223372036854775808 t1 e1",        /* too large */
+        "1F 1 -1 t1 e1",
+        "1F 1 1 t1 e1\n",
+    };
+    (void)state;
+    struct record r;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        if (record_read(&r, bad[i], strlen(bad[i])))
+            fail_msg("\"%s\" was read", bad[i]);
+    assert_false(record_read(&r, "1F 1 1 t1 e1\0", 13));
+}
+
+/* No prefix of a record is one, unless it ends where a field ends; none crashes. */
+static void survives_every_cut_and_every_changed_byte(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        size_t len = strlen(good[i].text);
+        for (size_t cut = 0; cut < len; cut++) {
+            char *part = memcpy(xmalloc(len), good[i].text, len);
+            struct record r;
+            char again[RECORD_TEXT_MAX];
+            if (record_read(&r, part, cut))
+                assert_int_equal(record_write(&r, again), cut);
+            for (int byte = 0; byte < 256; byte++) {
+                part[cut] = (char)byte;
+                if (record_read(&r, part, len)) {
+                    assert_int_equal(record_write(&r, again), len);
+                    assert_memory_equal(again, part, len);
+                }
+            }
+            free(part);
+        }
+    }
+}
+
+static void prints_status(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *want;
+    } cases[] = {
+        {"1F 1 1782640800123 t1782640800190 e1782727200190",
+         "{\"route\":\"payments\",\"key\":\"txn:001\",\"state\":\"forwarded\","
+         "\"first_seen\":\"2026-06-28T10:00:00.123Z\",\"forwarded_at\":\"2026-06-28T10:00:00."
+         "190Z\","
+         "\"expires_in_ms\":86399000,\"attempt\":1,\"in_doubt\":false}"},
+        {"1P 2 1782640800123 t1782640800123 d",
+         "{\"route\":\"payments\",\"key\":\"txn:001\",\"state\":\"pending\","
+         "\"first_seen\":\"2026-06-28T10:00:00.123Z\",\"claimed_at\":\"2026-06-28T10:00:00.123Z\","
+         "\"expires_in_ms\":86399000,\"attempt\":2,\"in_doubt\":true}"},
+        {"", "{\"route\":\"payments\",\"key\":\"txn:001\",\"state\":\"not_found\"}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct record r = {0};
+        if (*cases[i].text)
+            assert_true(record_read(&r, cases[i].text, strlen(cases[i].text)));
+        char *json = record_json(&r, "payments", "txn:001", 86399000);
+        assert_string_equal(json, cases[i].want);
+        free(json);
+    }
+}
+
+static void names_its_states(void **state)
+{
+    (void)state;
+    enum record_state read;
+    for (enum record_state s = RECORD_NONE; s <= RECORD_PARKED; s++) {
+        assert_true(record_state_read(record_state_name(s), &read));
+        assert_int_equal(read, s);
+    }
+    assert_false(record_state_read("Forwarded", &read));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_what_it_writes),
+        cmocka_unit_test(refuses_what_is_not_a_record),
+        cmocka_unit_test(survives_every_cut_and_every_changed_byte),
+        cmocka_unit_test(prints_status),
+        cmocka_unit_test(names_its_states),
+    };
+    return cmocka_run_group_tests_name("record", tests, NULL, NULL);
+}
