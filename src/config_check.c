@@ -181,34 +181,29 @@ static void choose_store(struct check *c, size_t index, struct route_config *r)
     buffer_free(&names);
 }
 
-/* A rule's faults come one at a time: a bad line is set aside, and the others are tried again. */
+/* A rule's faults come one at a time: a faulty line gives way to a good one, and the others are
+ * tried again. */
 static void compile_key(struct check *c, size_t index, struct route_config *r)
 {
-    size_t count = 0;
-    char **lines = xcalloc(r->key.count, sizeof *lines);
-    size_t *place = xcalloc(r->key.count, sizeof *place);
-    for (size_t i = 0; i < r->key.count; i++)
-        if (r->key.items[i]) {
-            lines[count] = r->key.items[i];
-            place[count++] = i;
-        }
+    char good[] = "good = message_id";
+    size_t count = r->key.count;
+    char **lines = xcalloc(count, sizeof *lines);
+    for (size_t i = 0; i < count; i++)
+        lines[i] = r->key.items[i] ? r->key.items[i] : good;
     while (count > 0 && !r->key_rule) {
         char error[256] = "";
         size_t bad = 0;
         r->key_rule = key_compile(lines, count, &bad, error);
         if (r->key_rule)
             break;
-        char *item = xasprintf("%s[%zu]", route_path(index, "key").text, place[bad]);
+        char *item = xasprintf("%s[%zu]", route_path(index, "key").text, bad);
         faults_add(c->faults, item, "%s", error);
         free(item);
-        if (count > KEY_MAX_ALTERNATIVES)
+        if (lines[bad] == good || count > KEY_MAX_ALTERNATIVES)
             break;
-        count--;
-        memmove(lines + bad, lines + bad + 1, (count - bad) * sizeof *lines);
-        memmove(place + bad, place + bad + 1, (count - bad) * sizeof *place);
+        lines[bad] = good;
     }
     free(lines);
-    free(place);
 }
 
 /* RabbitMQ lets nobody declare these names; exchanges of the listed ones are there from the start.

@@ -10,6 +10,7 @@
 #include <strings.h>
 
 #define BROKER_FORM "amqp://USER:PASSWORD@HOST:PORT/VHOST"
+#define NO_HOST "has no host; write one behind \"//\" or \"@\""
 #define STORE_FORM "redis://HOST:PORT/DATABASE or memory:"
 
 /* What "//" begins in both kinds of URL. `rest` is what follows the "/" behind it, or NULL. */
@@ -120,7 +121,7 @@ static bool is_host_name(const char *host)
 static const char *read_host(const char *text, size_t len, struct authority *a)
 {
     if (len == 0)
-        return "has no host; write one behind \"//\" or \"@\"";
+        return NO_HOST;
     if (*text == '[') {
         const char *end = memchr(text, ']', len);
         struct in6_addr ignored;
@@ -131,14 +132,17 @@ static const char *read_host(const char *text, size_t len, struct authority *a)
         text = end + 1;
     } else {
         size_t host_len = strcspn(text, ":/");
-        a->host = xasprintf("%.*s", (int)host_len, text);
-        if (!is_host_name(a->host))
-            return "has a host with other characters than A-Z a-z 0-9 . - _";
-        len -= host_len;
-        text += host_len;
-        if (len > 0 && memchr(text + 1, ':', len - 1))
+        if (host_len < len && memchr(text + host_len + 1, ':', len - host_len - 1))
             return "has more than one \":\" in its host; write an IPv6 address in brackets, as in "
                    "[::1]";
+        if (host_len == 0)
+            return NO_HOST;
+        a->host = xasprintf("%.*s", (int)host_len, text);
+        if (!is_host_name(a->host))
+            return "has a host that is neither name nor address; write 1 to 253 of A-Z a-z 0-9 . - "
+                   "_";
+        len -= host_len;
+        text += host_len;
     }
     if (len == 0)
         return NULL;

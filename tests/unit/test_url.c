@@ -1,0 +1,243 @@
+/*
+ * URLs: every usual spelling, and for what is wrong a text that says so and shows no password.
+ */
+#include "url.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+static void same_text(const char *label, const char *got, const char *want)
+{
+    if (got && want ? strcmp(got, want) != 0 : got != want)
+        fail_msg("%s: got \"%s\", want \"%s\"", label, got ? got : "(null)",
+                 want ? want : "(null)");
+}
+
+static void test_broker_urls_that_are_read(void **state)
+{
+    static const struct {
+        const char *in, *host;
+        int port;
+        const char *vhost, *username, *password;
+        bool tls;
+    } cases[] = {
+        {"amqp://rabbit", "rabbit", 5672, "/", NULL, NULL, false},
+        {"amqp://rabbit/", "rabbit", 5672, "/", NULL, NULL, false},
+        {"amqp://rabbit//", "rabbit", 5672, "/", NULL, NULL, false},
+        {"amqp://rabbit/%2f", "rabbit", 5672, "/", NULL, NULL, false},
+        {"amqp://rabbit/%2F", "rabbit", 5672, "/", NULL, NULL, false},
+        {"AMQP://rabbit:1", "rabbit", 1, "/", NULL, NULL, false},
+        {"amqps://rabbit", "rabbit", 5671, "/", NULL, NULL, true},
+        {"amqps://rabbit:65535/prod", "rabbit", 65535, "prod", NULL, NULL, true},
+        {"amqp://10.0.0.1:5673/a%2Fb%25", "10.0.0.1", 5673, "a/b%", NULL, NULL, false},
+        {"amqp://[::1]", "::1", 5672, "/", NULL, NULL, false},
+        {"amqp://u:p@[fe80::1]:7/v", "fe80::1", 7, "v", "u", "p", false},
+        {"amqp://u@rabbit", "rabbit", 5672, "/", "u", NULL, false},
+        {"amqp://u:p@rabbit", "rabbit", 5672, "/", "u", "p", false},
+        {"amqp://u:a:b@rabbit", "rabbit", 5672, "/", "u", "a:b", false},
+        {"amqp://u%40x:%3a%2F%3f%23%40%25%20@rabbit/%20", "rabbit", 5672, " ", "u@x", ":/?#@% ",
+         false},
+        {"amqp://u:+$,;=!*'()&@my_host-1.example.com", "my_host-1.example.com", 5672, "/", "u",
+         "+$,;=!*'()&", false},
+        {"amqp://u:p\xc3\xa4ss@h/\xc3\xbc", "h", 5672, "\xc3\xbc", "u", "p\xc3\xa4ss", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct broker_url url;
+        char error[256];
+        same_text(cases[i].in, url_read_broker(cases[i].in, &url, error), NULL);
+        same_text(cases[i].in, url.host, cases[i].host);
+        same_text(cases[i].in, url.vhost, cases[i].vhost);
+        same_text(cases[i].in, url.username, cases[i].username);
+        same_text(cases[i].in, url.password, cases[i].password);
+        assert_int_equal(url.port, cases[i].port);
+        assert_int_equal(url.tls, cases[i].tls);
+        url_free_broker(&url);
+    }
+}
+
+#define NO_PORT                                                                                    \
+    "has a port that is not a number from 1 to 65535; or a username and password lack their "      \
+    "\"@HOST\""
+#define NO_HOST "has no host; write one behind \"//\" or \"@\""
+#define NO_NAME "has a host that is neither name nor address; write 1 to 253 of A-Z a-z 0-9 . - _"
+#define MANY_COLONS                                                                                \
+    "has more than one \":\" in its host; write an IPv6 address in brackets, as in [::1]"
+#define FORM "amqp://USER:PASSWORD@HOST:PORT/VHOST"
+#define BAD_PERCENT "a \"%\" must be followed by two hex digits; write the character itself as %25"
+
+static void test_broker_urls_that_are_refused(void **state)
+{
+    static const struct {
+        const char *in, *want;
+    } cases[] = {
+        {"", "has no scheme that is known here; write " FORM},
+        {"rabbit", "has no scheme that is known here; write " FORM},
+        {"rabbit:5672", "has no scheme that is known here; write " FORM},
+        {"u:s3cret@rabbit", "has no scheme that is known here; write " FORM},
+        {"amqp:rabbit", "has no scheme that is known here; write " FORM},
+        {"http://u:s3cret@h", "has a scheme that is not known here, http://; write " FORM},
+        {"amqp://", NO_HOST},
+        {"amqp:///v", NO_HOST},
+        {"amqp://u:s3cret@", NO_HOST},
+        {"amqp://u:s3cret@:5672", NO_HOST},
+        {"amqp://ra%62bit", NO_NAME},
+        {"amqp://rabbit:", NO_PORT},
+        {"amqp://rabbit:0", NO_PORT},
+        {"amqp://rabbit:65536", NO_PORT},
+        {"amqp://rabbit:4294972968", NO_PORT},
+        {"amqp://rabbit:-1", NO_PORT},
+        {"amqp://rabbit:+1", NO_PORT},
+        {"amqp://user:s3cret", NO_PORT},
+        {"amqp://u:s3cret/word@h",
+         "has an \"@\" behind a \"/\"; in a name or password write / as %2F and @ as %40"},
+        {"amqp://u:p@h/a@b",
+         "has an \"@\" behind a \"/\"; in a name or password write / as %2F and @ as %40"},
+        {"amqp://u:s3@cret@h", "has more than one \"@\"; in a name or password write %40"},
+        {"amqp://u:s3?cret@h",
+         "has a \"?\" or \"#\", which mean nothing here; in a name or password write %3F and %23"},
+        {"amqp://u:s3#cret@h",
+         "has a \"?\" or \"#\", which mean nothing here; in a name or password write %3F and %23"},
+        {"amqp://h?heartbeat=5",
+         "has a \"?\" or \"#\", which mean nothing here; in a name or password write %3F and %23"},
+        {"amqp://u:s3 cret@h",
+         "has a space or a control character; write it as %XX, a space as %20"},
+        {"amqp://h\n", "has a space or a control character; write it as %XX, a space as %20"},
+        {"amqp://u:s3%cret@h", BAD_PERCENT},
+        {"amqp://u:s3cret%@h", BAD_PERCENT},
+        {"amqp://u:s3cret%4@h", BAD_PERCENT},
+        {"amqp://h/%", BAD_PERCENT},
+        {"amqp://u:s3cret%00@h", "%00 (a NUL byte) is not allowed"},
+        {"amqp://@h", "has nothing before \"@\"; leave out the \"@\""},
+        {"amqp://u:@h",
+         "has an empty password; leave out the \":\", or write the password behind it"},
+        {"amqp://:s3cret@h", "has a password and no username; write USER:PASSWORD@"},
+        {"amqp://::1", MANY_COLONS},
+        {"amqp://fe80::1:5672", MANY_COLONS},
+        {"amqp://[::1", "has no IPv6 address between \"[\" and \"]\"; write one as in [::1]"},
+        {"amqp://[rabbit]", "has no IPv6 address between \"[\" and \"]\"; write one as in [::1]"},
+        {"amqp://[::1]5672", "has something between \"]\" and the port; write [ADDRESS]:PORT"},
+        {"amqp://h/a/b",
+         "has a second \"/\" in its virtual host; write / as %2F there, and none at the end"},
+        {"amqp://h/prod/",
+         "has a second \"/\" in its virtual host; write / as %2F there, and none at the end"},
+        {"amqp://h/a%0Ab", "has a control character in its virtual host"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct broker_url url;
+        char error[256];
+        const char *got = url_read_broker(cases[i].in, &url, error);
+        same_text(cases[i].in, got, cases[i].want);
+        assert_null(strstr(got, "s3"));
+        assert_null(strstr(got, "cret"));
+        assert_null(url.host);
+        assert_null(url.password);
+    }
+}
+
+static void test_long_names(void **state)
+{
+    char text[400] = "amqp://h/";
+    char error[256];
+    struct broker_url url;
+    (void)state;
+    memset(text + 9, 'v', 255);
+    assert_null(url_read_broker(text, &url, error));
+    assert_int_equal(strlen(url.vhost), 255);
+    url_free_broker(&url);
+    text[9 + 255] = 'v';
+    same_text("vhost", url_read_broker(text, &url, error),
+              "has a virtual host of more than 255 bytes");
+    memset(text + 7, 'h', 254);
+    text[7 + 254] = '\0';
+    same_text("host", url_read_broker(text, &url, error), NO_NAME);
+}
+
+static void test_store_urls_that_are_read(void **state)
+{
+    static const struct {
+        const char *in;
+        enum store_kind kind;
+        const char *host;
+        int port, database;
+        const char *username, *password;
+    } cases[] = {
+        {"memory:", STORE_MEMORY, NULL, 0, 0, NULL, NULL},
+        {"redis://r", STORE_REDIS, "r", 6379, 0, NULL, NULL},
+        {"redis://r/", STORE_REDIS, "r", 6379, 0, NULL, NULL},
+        {"redis://r:7/12", STORE_REDIS, "r", 7, 12, NULL, NULL},
+        {"redis://:p%40w@r", STORE_REDIS, "r", 6379, 0, NULL, "p@w"},
+        {"redis://u:p@[::1]:7/1", STORE_REDIS, "::1", 7, 1, "u", "p"},
+        {"redis://u@r", STORE_REDIS, "r", 6379, 0, "u", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct store_url url;
+        char error[256];
+        same_text(cases[i].in, url_read_store(cases[i].in, &url, error), NULL);
+        assert_int_equal(url.kind, cases[i].kind);
+        same_text(cases[i].in, url.host, cases[i].host);
+        same_text(cases[i].in, url.username, cases[i].username);
+        same_text(cases[i].in, url.password, cases[i].password);
+        assert_int_equal(url.port, cases[i].port);
+        assert_int_equal(url.database, cases[i].database);
+        url_free_store(&url);
+    }
+}
+
+#define LATER " is not supported by this version; write redis://HOST:PORT/DATABASE or memory:"
+
+static void test_store_urls_that_are_refused(void **state)
+{
+    static const struct {
+        const char *in, *want;
+    } cases[] = {
+        {"redis:6379", "has no scheme that is known here; write redis://HOST:PORT/DATABASE or "
+                       "memory:"},
+        {"valkey://r", "has a scheme that is not known here, valkey://; write "
+                       "redis://HOST:PORT/DATABASE or memory:"},
+        {"rediss://:s3cret@r", "rediss://" LATER},
+        {"redis+sentinel://a,b/master/0", "redis+sentinel://" LATER},
+        {"sqlite:/var/lib/x", "sqlite:" LATER},
+        {"postgresql://u:s3cret@h/d", "postgresql://" LATER},
+        {"postgres://u:s3cret@h/d", "postgres://" LATER},
+        {"memory", "is not understood; a store in memory is written memory:"},
+        {"memory://", "is not understood; a store in memory is written memory:"},
+        {"redis://r/x", "has a database that is not a number; write redis://HOST:PORT/0"},
+        {"redis://r/-1", "has a database that is not a number; write redis://HOST:PORT/0"},
+        {"redis://r/0/", "has a database that is not a number; write redis://HOST:PORT/0"},
+        {"redis://r/999999", "has a database that is not a number; write redis://HOST:PORT/0"},
+        {"redis://", NO_HOST},
+        {"redis://s3cret:x", NO_PORT},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct store_url url;
+        char error[256];
+        const char *got = url_read_store(cases[i].in, &url, error);
+        same_text(cases[i].in, got, cases[i].want);
+        assert_null(strstr(got, "s3cret"));
+        assert_null(url.host);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_broker_urls_that_are_read),
+        cmocka_unit_test(test_broker_urls_that_are_refused),
+        cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_store_urls_that_are_read),
+        cmocka_unit_test(test_store_urls_that_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
