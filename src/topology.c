@@ -96,10 +96,9 @@ static bool ensure_queue(struct link *l, const char *name, enum queue_type type,
     if (!found_or_missing(l, reply, t, &missing))
         return false;
     amqp_table_entry_t entries[ARGUMENTS_MAX];
-    return !missing || check(l,
-                             declare_queue(l, name, false,
-                                           queue_arguments(l, type, parking, entries)),
-                             "declaring", t);
+    return !missing ||
+           check(l, declare_queue(l, name, false, queue_arguments(l, type, parking, entries)),
+                 "declaring", t);
 }
 
 static bool exchange_exists(struct link *l, const char *name)
@@ -153,8 +152,8 @@ static bool ensure_inbound_exchange(struct link *l, const struct route_config *r
 
 bool topology_source(struct link *l, const struct route_config *route, enum link_failure *failure)
 {
-    bool done = ensure_parking(l, route) && ensure_inbound(l, route) &&
-                ensure_inbound_exchange(l, route);
+    bool done =
+        ensure_parking(l, route) && ensure_inbound(l, route) && ensure_inbound_exchange(l, route);
     *failure = link_how_failed(l);
     return done;
 }
@@ -185,6 +184,19 @@ bool topology_sink(struct link *l, const struct route_config *route, enum link_f
                 (route->to.queue ? ensure_queue(l, route->to.queue, route->to.queue_type, NULL,
                                                 route->to.declare)
                                  : exchange_exists(l, route->to.exchange));
+    *failure = link_how_failed(l);
+    return done;
+}
+
+bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists,
+                   enum link_failure *failure)
+{
+    struct thing t = {is_queue ? "queue" : "exchange", name};
+    amqp_rpc_reply_t reply = is_queue ? declare_queue(l, name, true, amqp_empty_table)
+                                      : declare_exchange(l, name, true, EXCHANGE_TOPIC);
+    bool missing = false;
+    bool done = found_or_missing(l, reply, t, &missing);
+    *exists = done && !missing;
     *failure = link_how_failed(l);
     return done;
 }

@@ -1,0 +1,145 @@
+/*
+ * command_check - is the configuration right, and, with --connect, is what it names there? It makes
+ * nothing: what is missing and would be made by `run` is said so.
+ */
+#include "command.h"
+
+#include "amqp.h"
+#include "memory.h"
+#include "store.h"
+#include "topology.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct arguments {
+    const char *file;
+    bool connect;
+};
+
+enum { OPTION_CONNECT = 256 };
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+    struct arguments *a = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = &a->file; return 0;
+    case OPTION_CONNECT: a->connect = true; return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "\"%s\" is too much: check takes no arguments", arg);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static bool check_store(const struct store_config *config)
+{
+    bool permanent;
+    struct buffer dangers = {0};
+    struct store *store = store_new(config, "check");
+    bool ok = store_open(store, &permanent) && store_dangers(store, &dangers);
+    if (ok) {
+        printf("store %s: %s\n", config->name, store_describe(store));
+        buffer_add_u8(&dangers, '\0');
+        char *rest = (char *)dangers.data;
+        for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
+            if (*line)
+                printf("store %s: cannot promise everything: %s\n", config->name, line);
+        if (dangers.len == 1)
+            printf("store %s: durable, no eviction: keys are kept for their whole window\n",
+                   config->name);
+    } else {
+        printf("store %s: FAILED: %s\n", config->name, store_error(store));
+    }
+    buffer_free(&dangers);
+    store_free(store);
+    return ok;
+}
+
+struct thing {
+    bool is_queue;
+    const char *name;
+    bool made; /* `run` makes it if it is missing */
+    const char *use;
+};
+
+static bool check_thing(struct link *l, const struct route_config *route, const struct thing *t)
+{
+    enum link_failure failure;
+    bool exists;
+    const char *kind = t->is_queue ? "queue" : "exchange";
+    if (!t->name)
+        return true;
+    if (!topology_look(l, t->is_queue, t->name, &exists, &failure)) {
+        printf("route %s: FAILED: %s\n", route->name, link_error(l));
+        return false;
+    }
+    bool ok = exists || t->made;
+    printf("route %s: %s%s %s (%s)%s\n", route->name, ok ? "" : "FAILED: ", kind, t->name, t->use,
+           exists    ? ""
+           : t->made ? " is missing; run makes it"
+                     : " is missing; create it, or write declare: true");
+    return ok;
+}
+
+static bool check_route(const struct config *config, const struct route_config *route)
+{
+    const struct thing things[] = {
+        {true, route->from.queue, route->from.declare, "from"},
+        {false, route->from.exchange, route->from.declare, "from"},
+        {true, route->to.queue, route->to.declare, "to"},
+        {false, route->to.exchange, false, "to"},
+        {true, route->park.queue, route->from.declare, "parking"},
+    };
+    enum link_failure failure;
+    char *purpose = xasprintf("onlyonce check %s", route->name);
+    struct link *l = link_new(&config->broker, purpose);
+    bool ok = link_open(l, &failure);
+    if (ok)
+        printf("route %s: %s, as user %s\n", route->name, link_describe(l), link_user(l));
+    else
+        printf("route %s: FAILED: %s\n", route->name, link_error(l));
+    for (size_t i = 0; link_is_up(l) && i < sizeof things / sizeof *things; i++)
+        ok = check_thing(l, route, &things[i]) && ok;
+    link_free(l);
+    free(purpose);
+    return ok;
+}
+
+static int check(const struct config *config, bool connect)
+{
+    bool ok = true;
+    for (size_t i = 0; i < config->warnings.count; i++)
+        printf("warning: %s\n", config->warnings.items[i]);
+    for (size_t i = 0; connect && i < config->store_count; i++)
+        ok = check_store(&config->stores[i]) && ok;
+    for (size_t i = 0; connect && i < config->route_count; i++)
+        ok = check_route(config, &config->routes[i]) && ok;
+    printf("%s: %s\n", config->file, ok ? "good" : "the configuration is good, but see above");
+    return ok ? EXIT_OK : EXIT_NOT;
+}
+
+int command_check(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"connect", OPTION_CONNECT, NULL, 0,
+         "Also reach broker, stores and queues, and say what each store can promise", 0},
+        {0}};
+    static const struct argp_child children[] = {{&command_config_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {
+        .options = options,
+        .parser = parse,
+        .doc = "Checks the configuration."
+               "\v"
+               "Exits with 0 if all is well, 1 if a server or a queue is not, 2 if the "
+               "configuration is not; each fault is a line.",
+        .children = children};
+    struct arguments a = {0};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    struct config *config = command_config(a.file);
+    int code = config ? check(config, a.connect) : EXIT_USAGE;
+    config_free(config);
+    return code;
+}
