@@ -110,8 +110,8 @@ const char *link_user(const struct link *l)
 }
 
 /* The first reason counts: what comes after it is its consequence. */
-__attribute__((format(printf, 3, 0))) static void
-go_down(struct link *l, enum link_failure failure, const char *fmt, va_list args)
+__attribute__((format(printf, 3, 0))) static void go_down(struct link *l, enum link_failure failure,
+                                                          const char *fmt, va_list args)
 {
     if (!l->up)
         return;

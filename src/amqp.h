@@ -29,15 +29,15 @@
 struct link;
 
 struct link_frame {
-    uint8_t type;                     /* AMQP_FRAME_METHOD, _HEADER or _BODY */
-    amqp_method_number_t method;      /* of a method frame, */
-    void *decoded;                    /* and its amqp_basic_deliver_t or the like */
-    struct span payload;              /* of a header or body frame; valid until the next link_next() */
+    uint8_t type;                /* AMQP_FRAME_METHOD, _HEADER or _BODY */
+    amqp_method_number_t method; /* of a method frame, */
+    void *decoded;               /* and its amqp_basic_deliver_t or the like */
+    struct span payload;         /* of a header or body frame; valid until the next link_next() */
 };
 
 enum link_failure {
-    LINK_FAILED,   /* not reachable, or it went away: try again */
-    LINK_REFUSED   /* it said no: 403, 404, 406 or a refused login: trying again will hardly help */
+    LINK_FAILED, /* not reachable, or it went away: try again */
+    LINK_REFUSED /* it said no: 403, 404, 406 or a refused login: trying again will hardly help */
 };
 
 struct link *link_new(const struct broker_config *broker, const char *purpose)
@@ -53,8 +53,8 @@ amqp_connection_state_t link_library(struct link *l);
 /* Takes the error of a failed RPC into link_error(), the link down; which kind it is. */
 enum link_failure link_rpc_failed(struct link *l, amqp_rpc_reply_t reply, const char *what);
 
-/* The code and text with which the broker closed the channel or connection on an RPC, and whether that
- * is its last word; false: the RPC failed otherwise, or not at all. */
+/* The code and text with which the broker closed the channel or connection on an RPC, and whether
+ * that is its last word; false: the RPC failed otherwise, or not at all. */
 bool link_closed_by(amqp_rpc_reply_t reply, unsigned *code, struct span *text);
 enum link_failure link_judge(unsigned code, struct span text);
 
@@ -85,8 +85,8 @@ void link_read(struct link *l, int64_t now);
  * count meanwhile, but a connection that is gone is noticed. */
 void link_rest(struct link *l, int64_t now);
 
-/* The next complete frame that was read, or false. Heartbeats, connection.blocked and unblocked, and
- * closes by the broker are dealt with here; a close takes the link down. */
+/* The next complete frame that was read, or false. Heartbeats, connection.blocked and unblocked,
+ * and closes by the broker are dealt with here; a close takes the link down. */
 bool link_next(struct link *l, struct link_frame *frame);
 bool link_blocked(const struct link *l, const char **reason);
 
@@ -104,12 +104,14 @@ void link_flush(struct link *l, int64_t now);
  * the link is down. */
 int64_t link_deadline(const struct link *l);
 
-/* The broker's version as a number, 4.0.5 -> 40005; 0 if it did not say. And its name and version as text. */
+/* The broker's version as a number, 4.0.5 -> 40005; 0 if it did not say. And its name and version
+ * as text. */
 int link_broker_version(const struct link *l);
 const char *link_describe(const struct link *l); /* "RabbitMQ 3.10.8 at rabbitmq:5672" */
-const char *link_user(const struct link *l);      /* whom it logged in as */
+const char *link_user(const struct link *l);     /* whom it logged in as */
 
-/* The library's byte strings and ours. The library never writes to what it is given, but does not say so. */
+/* The library's byte strings and ours. The library never writes to what it is given, but does not
+ * say so. */
 static inline struct span link_span(amqp_bytes_t b)
 {
     return (struct span){b.bytes, b.len};

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define CLASS_BASIC 60
-#define HEADER_FIXED 12 /* class, weight, body size; properties follow */
+#define HEADER_FIXED 12              /* class, weight, body size; properties follow */
 #define BODY_MAX (UINT64_C(1) << 30) /* RabbitMQ itself allows half of it at most */
 
 void content_reset(struct content *c)
@@ -98,6 +98,7 @@ struct message *content_add(struct content *c, struct link *l, const struct link
     if (!link_is_up(l) || c->filled < m->body.len)
         return NULL;
     c->message = NULL;
-    content_reset(c);
+    c->begun = false;
+    c->filled = 0;
     return m;
 }

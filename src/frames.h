@@ -22,7 +22,7 @@ struct frames {
     struct buffer in;
     size_t in_done; /* of in: handed out already */
     struct buffer out;
-    size_t out_done; /* of out: sent already */
+    size_t out_done;  /* of out: sent already */
     amqp_pool_t pool; /* of the method that was decoded last */
 };
 
@@ -56,7 +56,8 @@ enum frames_found frames_next(struct frames *f, struct raw_frame *out);
 
 /* The number of the method in a method frame's payload; 0: there is none. */
 amqp_method_number_t frames_method(struct span payload);
-/* Decodes a method that we expect of a broker; valid until the next one. NULL: another, or broken. */
+/* Decodes a method that we expect of a broker; valid until the next one. NULL: another, or broken.
+ */
 void *frames_decode(struct frames *f, struct span payload);
 
 #endif

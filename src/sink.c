@@ -29,7 +29,8 @@ struct sink {
     struct content content; /* a return that is arriving */
     uint64_t next_sequence;
 
-    /* Copies in flight, in the order of their sequence numbers. Between two sweeps answered ones stay. */
+    /* Copies in flight, in the order of their sequence numbers. Between two sweeps answered ones
+     * stay. */
     struct sent *sent;
     size_t sent_count;
     size_t sent_max;
@@ -242,33 +243,47 @@ static void take_confirm(struct sink *s, uint64_t sequence, bool multiple, enum 
         answer(&s->sent[i], is);
 }
 
-static bool is_copy_of(struct sink *s, const struct message *returned, const struct message *m)
+static bool is_alike(const struct sink *s, const struct message *back, const struct message *m)
+{
+    return back->body.len == m->body.len && span_equal(back->routing_key, routing_key_of(s, m)) &&
+           span_equal(back->exchange, exchange_of(s, m)) && span_equal(back->body, m->body);
+}
+
+static bool has_properties_of(struct sink *s, const struct message *back, const struct message *m)
 {
     enum copy_result result;
-    if (returned->body.len != m->body.len ||
-        !span_equal(returned->routing_key, routing_key_of(s, m)) ||
-        !span_equal(returned->exchange, exchange_of(s, m)) ||
-        !span_equal(returned->body, m->body) || !write_header(s, m, &result))
+    if (!write_header(s, m, &result))
         return false;
     /* Class, weight and body size come before the properties. */
     struct span header = buffer_span(&s->header);
-    return span_equal(returned->properties, (struct span){header.data + 12, header.len - 12});
+    return span_equal(back->properties, (struct span){header.data + 12, header.len - 12});
 }
 
 /*
- * Returns come in the order of publishing, so the first copy that looks like it is it; and of two
- * copies that are the same to the byte it makes no difference which is taken.
+ * Returns come in the order of publishing, so the first copy that is the same to the byte is it; of
+ * two such copies it makes no difference which one is taken. A broker whose message interceptors
+ * write into the properties returns no such copy: then it is known only if just one is alike in all
+ * else. What is left cannot be told, and the link goes down: all that is in flight is in doubt.
  */
-static void take_return(struct sink *s, struct message *returned)
+static void take_return(struct sink *s, const struct message *back)
 {
+    struct sent *alike = NULL;
+    size_t count = 0;
     for (size_t i = 0; i < s->sent_count; i++) {
         struct sent *sent = &s->sent[i];
-        if (sent->answered || sent->returned || !is_copy_of(s, returned, sent->message))
+        if (sent->answered || sent->returned || !is_alike(s, back, sent->message))
             continue;
-        sent->returned = true;
-        return;
+        if (has_properties_of(s, back, sent->message)) {
+            sent->returned = true;
+            return;
+        }
+        alike = sent;
+        count++;
     }
-    link_fail(s->link, "broker returned a message that is no copy in flight");
+    if (count == 1)
+        alike->returned = true;
+    else
+        link_fail(s->link, "broker returned a message that is no copy in flight");
 }
 
 static void take_method(struct sink *s, const struct link_frame *f)

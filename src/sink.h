@@ -20,8 +20,9 @@ struct sink;
 
 enum sink_result {
     SINK_PUBLISHED,  /* in the output buffer; the message must stay until its answer, or until the sink is closed */
-    SINK_UNREADABLE, /* nothing was sent: its properties cannot be read, */
-    SINK_TOO_LARGE   /* or its copy would not fit a frame, or the broker's message size */
+    SINK_UNREADABLE, /* nothing was sent: its properties cannot be read, or the broker would close the
+                      * channel at them (an expiration that is no number, a bare reply-to literal), */
+    SINK_TOO_LARGE   /* or its copy would not fit a frame, or a body as large was refused before */
 };
 
 enum sink_answer { SINK_CONFIRMED, SINK_RETURNED, SINK_NACKED };
