@@ -55,8 +55,10 @@ static void find_redis(struct bench *b)
 {
     const char *address = getenv("ONLYONCE_TEST_REDIS");
     const char *colon = address ? strrchr(address, ':') : NULL;
-    if (!colon)
+    if (!address || !colon) {
         fail_msg("set ONLYONCE_TEST_REDIS to the host:port of a Redis server for this test alone");
+        return;
+    }
     b->config.parsed.host = strndup(address, (size_t)(colon - address));
     b->config.parsed.port = atoi(colon + 1);
     b->redis = redisConnect(b->config.parsed.host, b->config.parsed.port);
@@ -761,31 +763,35 @@ static void memory_says_what_it_cannot(void **state)
     buffer_free(&lines);
 }
 
-#define CONTRACT(set_up_backend)                                                                   \
-    TEST(a_new_key_is_claimed_once, set_up_backend),                                               \
-        TEST(what_is_expected_is_replaced, set_up_backend),                                        \
-        TEST(what_is_not_expected_stays, set_up_backend),                                          \
-        TEST(a_record_is_deleted, set_up_backend),                                                 \
-        TEST(nothing_for_nothing_is_a_read, set_up_backend),                                       \
-        TEST(ops_go_in_order, set_up_backend), TEST(no_ops_are_fine, set_up_backend),              \
-        TEST(large_batches, set_up_backend), TEST(awkward_keys_stay_apart, set_up_backend),        \
-        TEST(no_session_no_effect, set_up_backend),                                                \
-        TEST(foreign_values_are_left_alone, set_up_backend), TEST(records_expire, set_up_backend), \
-        TEST(the_clock_is_the_stores, set_up_backend),                                             \
-        TEST(a_session_is_created_once, set_up_backend), TEST(renewal, set_up_backend),            \
-        TEST(which_sessions_live, set_up_backend),                                                 \
-        TEST(records_move_to_the_next_session, set_up_backend),                                    \
-        TEST(nothing_moves_without_former_sessions, set_up_backend),                               \
-        TEST(many_moves_from_many_sessions, set_up_backend),                                       \
-        TEST(a_scope_is_listed, set_up_backend), TEST(scopes_never_meet, set_up_backend),          \
-        TEST(a_closed_store_says_so, set_up_backend),                                              \
-        TEST(records_outlive_the_connection, set_up_backend),                                      \
-        TEST(each_key_has_one_winner, set_up_backend)
+/* clang-format off */
+#define CONTRACT(backend) \
+    TEST(a_new_key_is_claimed_once, backend), \
+    TEST(what_is_expected_is_replaced, backend), \
+    TEST(what_is_not_expected_stays, backend), \
+    TEST(a_record_is_deleted, backend), \
+    TEST(nothing_for_nothing_is_a_read, backend), \
+    TEST(ops_go_in_order, backend), \
+    TEST(no_ops_are_fine, backend), \
+    TEST(large_batches, backend), \
+    TEST(awkward_keys_stay_apart, backend), \
+    TEST(no_session_no_effect, backend), \
+    TEST(foreign_values_are_left_alone, backend), \
+    TEST(records_expire, backend), \
+    TEST(the_clock_is_the_stores, backend), \
+    TEST(a_session_is_created_once, backend), \
+    TEST(renewal, backend), \
+    TEST(which_sessions_live, backend), \
+    TEST(records_move_to_the_next_session, backend), \
+    TEST(nothing_moves_without_former_sessions, backend), \
+    TEST(many_moves_from_many_sessions, backend), \
+    TEST(a_scope_is_listed, backend), \
+    TEST(scopes_never_meet, backend), \
+    TEST(a_closed_store_says_so, backend), \
+    TEST(records_outlive_the_connection, backend), \
+    TEST(each_key_has_one_winner, backend)
 
-#define TEST(name, set_up_backend)                                                                 \
-    {                                                                                              \
-#name, name, set_up_backend, tear_down, NULL                                               \
-    }
+#define TEST(name, set_up_backend) {#name, name, set_up_backend, tear_down, NULL}
+/* clang-format on */
 
 int main(void)
 {
