@@ -656,7 +656,6 @@ static void a_server_dribbles(void **state)
 /* clang-format off */
 #define TEST(name, set_up_for) {#name, name, set_up_for, tear_down, NULL}
 /* clang-format on */
-#name, name, set_up_for, tear_down, NULL }
 
 int main(void)
 {
