@@ -44,11 +44,12 @@ struct decision {
 };
 
 /*
- * What a delivery does that met a record. `owner_lives`: the session that owns it exists (only
- * looked at if the record is pending, has an owner, and the owner is not `session`).
+ * What a delivery does that met a record; `number` is that of its claim. `owner_lives`: the session
+ * that owns it exists (only looked at if the record is pending, has an owner, and the owner is not
+ * `session`).
  */
 struct decision claim_decide(const struct delivery *d, const struct record *met, bool owner_lives,
-                             const char *session, uint64_t claim, int64_t now,
+                             const char *session, uint64_t number, int64_t now,
                              const struct claim_rules *rules);
 
 /* What recording writes over our claim: forwarded, completed where a completion was noted, or

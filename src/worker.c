@@ -161,6 +161,13 @@ static bool is_due(const struct worker *w, enum link_name name, int64_t now)
 
 /* ---- Store and session ---- */
 
+static void lose_store(struct worker *w, bool permanent)
+{
+    link_is_down(w, LINK_STORE, store_error(w->store), permanent);
+    store_close(w->store);
+    session_close(&w->session);
+}
+
 static void say_dangers(struct worker *w, int64_t now)
 {
     if (w->index != 0 || !store_is_open(w->store) || now < w->next_dangers)
@@ -169,7 +176,8 @@ static void say_dangers(struct worker *w, int64_t now)
     struct buffer lines = {0};
     if (!store_dangers(w->store, &lines)) {
         buffer_free(&lines);
-        return; /* The next call that matters will notice what is wrong. */
+        lose_store(w, false);
+        return;
     }
     buffer_add_u8(&lines, '\0');
     char *rest = (char *)lines.data;
@@ -180,15 +188,11 @@ static void say_dangers(struct worker *w, int64_t now)
     buffer_free(&lines);
 }
 
-static void lose_store(struct worker *w, bool permanent)
-{
-    link_is_down(w, LINK_STORE, store_error(w->store), permanent);
-    store_close(w->store);
-    session_close(&w->session);
-}
-
 static void keep_store(struct worker *w, int64_t now)
 {
+    /* A call that failed has closed it. A session never goes on over another connection. */
+    if (w->session.open && !store_is_open(w->store))
+        lose_store(w, false);
     if (!store_is_open(w->store)) {
         bool permanent = false;
         if (!is_due(w, LINK_STORE, now))
@@ -205,7 +209,6 @@ static void keep_store(struct worker *w, int64_t now)
         }
         if (!w->outages[LINK_STORE].up_since)
             link_is_up(w, LINK_STORE, store_describe(w->store));
-        say_dangers(w, now);
     }
     if (!session_renew(&w->session, w->store))
         lose_store(w, false);
