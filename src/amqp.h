@@ -3,11 +3,11 @@
  * then driven by frames that never block.
  *
  * link_open() connects, logs in with the capabilities that make the broker tell us things
- * (libraries.md A2) and opens channel 1, all bounded by timeouts. Until link_start() the
+ * and opens channel 1, all bounded by timeouts. Until link_start() the
  * connection is rabbitmq-c's, for its RPCs: declare, confirm.select, basic.qos. From link_start()
  * on this file reads and writes the socket itself, because the library's publish and acknowledge
  * have no send timeout, wait for ever for a silent peer (0.11), and break a connection at header
- * tables that they cannot decode (libraries.md A4 to A7). Methods are still encoded and decoded
+ * tables that they cannot decode. Methods are still encoded and decoded
  * by the library; headers and bodies are passed as bytes.
  *
  * Output collects in a buffer and leaves with link_flush(), one send() for many frames. Heartbeats

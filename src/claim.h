@@ -2,7 +2,7 @@
  * claim - the rules by which a delivery and the record it meets decide what happens. Pure: values
  * in, values out; no clock, no I/O. Times are ms since 1970, by the store's clock.
  *
- * These are the rules of design.md, section 2, and each function names those it is made of. They
+ * These are the rules of docs/protocol.md, and each function names those it is made of. They
  * were checked in a model and are checked again by tests/sim, which also breaks each on purpose.
  */
 #ifndef ONLYONCE_CLAIM_H

@@ -1,6 +1,6 @@
 /*
  * command - the commands of the command line. Each takes its own words (argv[0] is for messages:
- * "onlyonce run"), and answers the program's exit code. design.md, section 5, is their contract.
+ * "onlyonce run"), and answers the program's exit code. onlyonce(1) is their manual.
  */
 #ifndef ONLYONCE_COMMAND_H
 #define ONLYONCE_COMMAND_H

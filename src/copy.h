@@ -2,7 +2,7 @@
  * copy - the header of a message's copy: its properties, less what would harm, plus our headers.
  *
  * Properties keep their presence, order and bytes; headers keep order, type and bytes. Taken out,
- * because RabbitMQ acts on them or refuses them (design, section 5): user_id unless it is the
+ * because RabbitMQ acts on them or refuses them: user_id unless it is the
  * relay's own user, CC, BCC, x-death, x-first-death-*, x-last-death-*, x-delivery-count,
  * x-acquired-count, and every inbound header whose name begins with x-onlyonce-.
  * Added: x-onlyonce-route, -key, -first-seen, -attempt (from 2 on), the marks -in-doubt,

@@ -1,5 +1,5 @@
 /*
- * flight - which message of this worker is at which key: at most one each (design, section 2,
+ * flight - which message of this worker is at which key: at most one each (docs/protocol.md,
  * rule 4), so that "the claim is mine" can only mean "carry on". A hash table by key text; it owns
  * nothing. Chained through the messages themselves.
  */

@@ -8,7 +8,7 @@
  *
  * A lost session (EVENT_NOT_MOVED) leads from CLAIMED back to FRESH; a lost source connection leads
  * from every place before SETTLE to UNWIND or GONE, unless a copy is on its way: that goes on to
- * its end as an orphan, without an acknowledgement (design, section 2, rule 9).
+ * its end as an orphan, without an acknowledgement (docs/protocol.md, rule 9).
  *
  *              claim           publish          confirm          record
  *  pull ─► FRESH ────────► CLAIMED ───────► SENT ────────► CONFIRMED ──────► SETTLE ─► gone

@@ -67,7 +67,7 @@ bool record_read(struct record *r, const char *text, size_t len)
 
 bool record_equal(const struct record *a, const struct record *b);
 
-/* The record as one JSON object on a line, without its '\n' (design, section 5), to be freed.
+/* The record as one JSON object on a line, without its '\n', to be freed.
  * `ttl` is its time to live in ms. RECORD_NONE gives "not_found". */
 char *record_json(const struct record *r, const char *route, const char *key, int64_t ttl)
     __attribute__((warn_unused_result));

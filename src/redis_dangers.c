@@ -1,6 +1,6 @@
 /*
  * What a Redis server's settings and its past say about records that may be forgotten: eviction,
- * persistence, replication. Each makes duplicates possible, none a loss (libraries.md C).
+ * persistence, replication. Each makes duplicates possible, none a loss.
  */
 #include "redis_link.h"
 

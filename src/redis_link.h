@@ -4,13 +4,13 @@
  * Every call of the store has one deadline, begun by redis_begin(), over all its round trips.
  * (Looking up a host name is the exception: the C library bounds that, not we.) After any error of
  * the connection it is freed and made anew, as hiredis demands; a command without a reply has an
- * unknown outcome (libraries.md B3). Errors go to the store's store_error().
+ * unknown outcome. Errors go to the store's store_error().
  *
  * DANGER: hiredis writes without MSG_NOSIGNAL, so a process that uses this must ignore SIGPIPE.
  * main does; this module leaves the process's signals alone.
  *
  * Commands are built as RESP in one reusable buffer, which costs a small part of what hiredis'
- * formatting does (libraries.md B1), and leave with one write, however many they are.
+ * formatting does, and leave with one write, however many they are.
  */
 #ifndef ONLYONCE_REDIS_LINK_H
 #define ONLYONCE_REDIS_LINK_H

@@ -261,7 +261,7 @@ static void fill_copy(struct message *m)
     c->in_doubt = m->in_doubt || (m->facts.claim && m->claim.now.in_doubt);
 }
 
-/* What rests on a claim may be published only while the session is sure (design, section 2,
+/* What rests on a claim may be published only while the session is sure (docs/protocol.md,
  * rule 3); the clock is read anew, because the process may have stood still. */
 static bool may_publish(const struct relay *r, const struct message *m)
 {
@@ -443,7 +443,7 @@ bool relay_is_drained(const struct relay *r)
 
 /* ---- The tick ---- */
 
-/* design, `hold_limit`: the broker's own limit would close the channel, and more than this. */
+/* hold_limit: the broker's own limit would close the channel, and more than this. */
 static void look_for_old(struct relay *r)
 {
     if (r->now < r->next_look)

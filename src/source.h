@@ -2,7 +2,7 @@
  * source - the inbound queue: consumes with manual acknowledgement, acknowledges by tag and epoch.
  *
  * A delivery tag means something only on the connection it came by; so each connection has an
- * epoch, and a tag of another epoch is never acknowledged (faults.md 8). Acknowledgements are
+ * epoch, and a tag of another epoch is never acknowledged. Acknowledgements are
  * collected and joined: contiguous tags go out as one basic.ack with multiple.
  * Tests replace this file at link time.
  */

@@ -8,7 +8,7 @@
  *
  * A store object is one connection, used by one thread. Calls block, at most for the configured
  * timeout. A call that answers false lost the connection or got an error from the server: what it
- * was to do may or may not have happened (libraries.md B3), store_error() says why, and the only
+ * was to do may or may not have happened, store_error() says why, and the only
  * things left to do are store_close() and, later, store_open().
  */
 #ifndef ONLYONCE_STORE_H

@@ -261,7 +261,7 @@ static void lose_source(struct worker *w, bool permanent)
 }
 
 /* A route consumes only once it can hand on what it takes: else a queue's delivery limit would be
- * used up by an outage (libraries.md, rule 18). */
+ * used up by an outage. */
 static bool may_consume(const struct worker *w)
 {
     bool store_goes = w->session.open || w->route->on_store_failure != STORE_FAILURE_HOLD;
