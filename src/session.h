@@ -1,7 +1,7 @@
 /*
  * session - what makes a worker's claims its own: a short-lived entry in the store that it renews.
  *
- * Design, section 2, rule 3. Sessions are never reused. An entry lives `life` ms and is renewed
+ * docs/protocol.md, rule 3. Sessions are never reused. An entry lives `life` ms and is renewed
  * every third of that, timed from the moment of sending by clock_now(). After two thirds without a
  * renewal its worker publishes nothing that rests on a claim. A session that lapsed, or whose
  * store connection was lost, is over: the next one is opened, which takes over its claims.
