@@ -221,11 +221,72 @@ rig_account() {
   "$RIG_BUILD/tests/account" --amqp "$RIG_AMQP_URL" "$@"
 }
 
+# rig_post OPTION... : one message; rig_take QUEUE OPTION... : messages as JSON, one a line.
+rig_post() {
+  "$RIG_BUILD/tests/post" --amqp "$RIG_AMQP_URL" "$@"
+}
+
+rig_take() {
+  "$RIG_BUILD/tests/take" --amqp "$RIG_AMQP_URL" "$@"
+}
+
+# rig_queues VERB NAME... : declares, binds, empties and deletes.
+rig_queues() {
+  "$RIG_BUILD/tests/queues" --amqp "$RIG_AMQP_URL" "$@"
+}
+
+# rig_takes QUEUE COUNT FILTER : takes COUNT messages; the jq filter, given them as one array, has
+# to be true. Put a fence behind messages that must not arrive: a last one, that does.
+rig_takes() {
+  if rig_take "$1" --count "$2" >"$RIG_DIR/taken.json" && jq -es "$3" "$RIG_DIR/taken.json"; then
+    return 0
+  fi
+  echo "$1 had, for $3:"
+  cat "$RIG_DIR/taken.json"
+  return 1
+}
+
+# rig_config_head : broker and store of a configuration. RIG_SESSION: the session's life.
+rig_config_head() {
+  cat <<END
+broker:
+  urls: ["$RIG_AMQP_URL"]
+stores:
+  - name: redis
+    url: $RIG_REDIS_URL
+    session: ${RIG_SESSION:-6s}
+END
+}
+
+# rig_onlyonce COMMAND... : the program.
+rig_onlyonce() {
+  "$RIG_BUILD/onlyonce" "$@"
+}
+
 # rig_relay_start NAME CONFIG : its log is $RIG_DIR/NAME.log; TEST_PREFIX may hold valgrind and the like.
 rig_relay_start() {
   # shellcheck disable=SC2086 # a prefix is several words
   ${TEST_PREFIX:-} "$RIG_BUILD/onlyonce" run -c "$2" >>"$RIG_DIR/$1.log" 2>&1 </dev/null &
   RIG_RELAYS[$1]=$!
+}
+
+# rig_relay_ready NAME QUEUE : waits until the relay consumes from the queue.
+rig_relay_ready() {
+  rig_wait_until "[ \"\$(rig_queue_consumers $2)\" -ge 1 ] || ! rig_relay_is_running $1" 30
+  rig_relay_is_running "$1" || rig_die "relay $1 runs"
+  rig_wait_until "[ \"\$(rig_queue_consumers $2)\" -ge 1 ]" 1 || rig_die "relay $1 consumes from $2"
+}
+
+# rig_exits CODE COMMAND... : whether it exits with that code; its stdout and stderr are in
+# $RIG_DIR/out and $RIG_DIR/err, and shown if not.
+rig_exits() {
+  local want=$1 code=0
+  shift
+  "$@" >"$RIG_DIR/out" 2>"$RIG_DIR/err" || code=$?
+  [ "$code" = "$want" ] && return 0
+  echo "exit code $code, not $want: $*"
+  cat "$RIG_DIR/out" "$RIG_DIR/err"
+  return 1
 }
 
 rig_relay_is_running() {

@@ -1,0 +1,174 @@
+/*
+ * post - publishes one message as its options say, persistent, mandatory, and confirmed.
+ *
+ * It exits with 0 only if the broker took every copy and returned none.
+ */
+#include "client.h"
+
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADERS_MAX 16
+#define PATIENCE 20 /* seconds for a confirm */
+
+struct options {
+    const char *amqp;
+    const char *exchange;
+    const char *routing_key;
+    const char *body;
+    long count;
+    amqp_basic_properties_t properties;
+    amqp_table_entry_t headers[HEADERS_MAX];
+};
+
+static const struct argp_option option_table[] = {
+    {"amqp", 'a', "URL", 0, "The broker", 0},
+    {"exchange", 'e', "NAME", 0, "Publish to this exchange (the default one)", 0},
+    {"routing-key", 'r', "KEY", 0, "With this routing key", 0},
+    {"queue", 'q', "NAME", 0, "Publish to this queue, instead of the two above", 0},
+    {"message-id", 'm', "ID", 0, "Its message_id", 0},
+    {"correlation-id", 'c', "ID", 0, "Its correlation_id", 0},
+    {"app-id", 'A', "ID", 0, "Its app_id", 0},
+    {"type", 't', "TYPE", 0, "Its type", 0},
+    {"header", 'h', "NAME=TEXT", 0, "A header of type text; may be repeated", 0},
+    {"number", 'i', "NAME=NUMBER", 0, "A header of type number; may be repeated", 0},
+    {"body", 'b', "TEXT", 0, "Its body (empty)", 0},
+    {"count", 'n', "N", 0, "So many copies (1)", 0},
+    {0},
+};
+
+static void set_property(struct options *o, int key, char *arg)
+{
+    amqp_basic_properties_t *p = &o->properties;
+    amqp_bytes_t text = amqp_cstring_bytes(arg);
+    switch (key) {
+    case 'm':
+        p->_flags |= AMQP_BASIC_MESSAGE_ID_FLAG;
+        p->message_id = text;
+        break;
+    case 'c':
+        p->_flags |= AMQP_BASIC_CORRELATION_ID_FLAG;
+        p->correlation_id = text;
+        break;
+    case 'A':
+        p->_flags |= AMQP_BASIC_APP_ID_FLAG;
+        p->app_id = text;
+        break;
+    case 't':
+        p->_flags |= AMQP_BASIC_TYPE_FLAG;
+        p->type = text;
+        break;
+    default: break;
+    }
+}
+
+/* NAME=VALUE, which it cuts up. */
+static void add_header(struct options *o, char *arg, bool is_number, struct argp_state *state)
+{
+    amqp_basic_properties_t *p = &o->properties;
+    char *equals = strchr(arg, '=');
+    if (equals == NULL || p->headers.num_entries == HEADERS_MAX) {
+        argp_error(state, "\"%s\" is no NAME=VALUE, or there are too many headers", arg);
+        return;
+    }
+    *equals = '\0';
+    amqp_table_entry_t *entry = &o->headers[p->headers.num_entries++];
+    entry->key = amqp_cstring_bytes(arg);
+    if (is_number) {
+        entry->value.kind = AMQP_FIELD_KIND_I64;
+        entry->value.value.i64 = strtoll(equals + 1, NULL, 10);
+    } else {
+        entry->value.kind = AMQP_FIELD_KIND_UTF8;
+        entry->value.value.bytes = amqp_cstring_bytes(equals + 1);
+    }
+    p->headers.entries = o->headers;
+    p->_flags |= AMQP_BASIC_HEADERS_FLAG;
+}
+
+static error_t take_option(int key, char *arg, struct argp_state *state)
+{
+    struct options *o = state->input;
+    switch (key) {
+    case 'a': o->amqp = arg; break;
+    case 'e': o->exchange = arg; break;
+    case 'r': o->routing_key = arg; break;
+    case 'q':
+        o->exchange = "";
+        o->routing_key = arg;
+        break;
+    case 'm':
+    case 'c':
+    case 'A':
+    case 't': set_property(o, key, arg); break;
+    case 'h': add_header(o, arg, false, state); break;
+    case 'i': add_header(o, arg, true, state); break;
+    case 'b': o->body = arg; break;
+    case 'n': o->count = client_number("count", arg, 100000); break;
+    case ARGP_KEY_END:
+        if (o->amqp == NULL || (o->exchange[0] == '\0' && o->routing_key[0] == '\0'))
+            argp_error(state, "--amqp and one of --exchange and --queue are needed");
+        break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+/* Waits for the answer to one publish; a return comes before its confirm. */
+static bool is_confirmed(amqp_connection_state_t c)
+{
+    struct timeval patience = {PATIENCE, 0};
+    bool returned = false;
+    for (;;) {
+        amqp_frame_t frame;
+        amqp_maybe_release_buffers(c);
+        int status = amqp_simple_wait_frame_noblock(c, &frame, &patience);
+        if (status != AMQP_STATUS_OK) {
+            fprintf(stderr, "waiting for the confirm: %s\n", amqp_error_string2(status));
+            return false;
+        }
+        if (frame.frame_type != AMQP_FRAME_METHOD)
+            continue;
+        if (frame.payload.method.id == AMQP_BASIC_RETURN_METHOD)
+            returned = true;
+        else if (frame.payload.method.id == AMQP_BASIC_ACK_METHOD) {
+            if (returned)
+                fprintf(stderr, "the broker returned it: no queue takes it\n");
+            return !returned;
+        } else {
+            fprintf(stderr, "the broker refused it, with method 0x%08X\n", frame.payload.method.id);
+            return false;
+        }
+    }
+}
+
+static bool publish(amqp_connection_state_t c, const struct options *o)
+{
+    int status = amqp_basic_publish(c, CLIENT_CHANNEL, amqp_cstring_bytes(o->exchange),
+                                    amqp_cstring_bytes(o->routing_key), 1, 0, &o->properties,
+                                    amqp_cstring_bytes(o->body));
+    if (status != AMQP_STATUS_OK)
+        fprintf(stderr, "publishing: %s\n", amqp_error_string2(status));
+    return status == AMQP_STATUS_OK && is_confirmed(c);
+}
+
+int main(int argc, char **argv)
+{
+    const struct argp argp = {
+        .options = option_table, .parser = take_option, .doc = "Publishes one message."};
+    struct options o = {.exchange = "", .routing_key = "", .body = "", .count = 1};
+    o.properties._flags = AMQP_BASIC_DELIVERY_MODE_FLAG;
+    o.properties.delivery_mode = 2;
+    argp_parse(&argp, argc, argv, 0, NULL, &o);
+
+    amqp_connection_state_t c = client_open(o.amqp);
+    if (c == NULL)
+        return EXIT_FAILURE;
+    amqp_confirm_select(c, CLIENT_CHANNEL);
+    bool ok = client_succeeded(c, "confirm.select");
+    for (long i = 0; ok && i < o.count; i++)
+        ok = publish(c, &o);
+    client_close(c);
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
+}
