@@ -50,6 +50,7 @@ static void load_text(struct loading *l, const struct node *node, const char *pa
 static void load_list(struct loading *l, const struct node *node, const char *path,
                       const struct option *o, void *section)
 {
+    assert(section);
     struct strings *list = (void *)((char *)section + o->offset);
     if (node->refused || node->kind != NODE_LIST || node->count == 0) {
         faults_add_at(&l->faults, node->line, path, "%s",

@@ -31,7 +31,6 @@ static_assert(sizeof(enum queue_type) == sizeof(int) && sizeof(enum log_level) =
 #define STORE(member) offsetof(struct store_config, member)
 #define LOG(member) offsetof(struct log_config, member)
 #define ROUTE(member) offsetof(struct route_config, member)
-#define LATER(path_) {.path = path_, .flags = OPTION_UNSUPPORTED}
 
 const struct option options[] = {
     {"broker.urls", OPTION_TEXT, OPTION_LIST | OPTION_SECRET | OPTION_REQUIRED, BROKER(urls),
@@ -44,7 +43,7 @@ const struct option options[] = {
      NULL, NULL, NULL, "As it is, unencoded. It wins over the URL's."},
     {"broker.heartbeat", OPTION_DURATION, 0, BROKER(heartbeat), "10s", "1s", "10m", NULL,
      "How often each side shows that it is alive. A peer that is silent for twice as long is given up."},
-    LATER("broker.tls"),
+    {.path = "broker.tls", .flags = OPTION_UNSUPPORTED},
 
     {"stores[].name", OPTION_NAME, OPTION_REQUIRED, STORE(name), "redis", NULL, NULL, NULL,
      "What routes call it."},
@@ -63,8 +62,8 @@ const struct option options[] = {
     {"stores[].session", OPTION_DURATION, 0, STORE(session), "15s", "3s", "5m", NULL,
      "How long the claims of a worker that died stay its own."},
 
-    LATER("admin"),
-    LATER("completions"),
+    {.path = "admin", .flags = OPTION_UNSUPPORTED},
+    {.path = "completions", .flags = OPTION_UNSUPPORTED},
 
     {"log.level", OPTION_WORD, 0, LOG(level), "info", NULL, NULL, log_levels, "The least that is logged."},
     {"log.format", OPTION_WORD, 0, LOG(format), "logfmt", NULL, NULL, log_formats,
@@ -132,16 +131,16 @@ const struct option options[] = {
     {"routes[].hold_limit", OPTION_DURATION, 0, ROUTE(hold_limit), "10m", "1s", "24h", NULL,
      "How long messages are held unacknowledged before they are given back to the broker. Below half of its "
      "consumer timeout (30 minutes, unless it was changed)."},
-    LATER("routes[].window_header"),
-    LATER("routes[].max_window"),
-    LATER("routes[].sliding"),
-    LATER("routes[].window_completed"),
-    LATER("routes[].fingerprint"),
-    LATER("routes[].on_conflict"),
-    LATER("routes[].on_duplicate"),
-    LATER("routes[].duplicates"),
-    LATER("routes[].reply"),
-    LATER("routes[].in_doubt_wait"),
+    {.path = "routes[].window_header", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].max_window", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].sliding", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].window_completed", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].fingerprint", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].on_conflict", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].on_duplicate", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].duplicates", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].reply", .flags = OPTION_UNSUPPORTED},
+    {.path = "routes[].in_doubt_wait", .flags = OPTION_UNSUPPORTED},
 };
 /* clang-format on */
 

@@ -145,39 +145,40 @@ static void test_defaults(void **state)
     free(text);
 }
 
+static const char every_field[] =
+    "broker:\n"
+    "  urls: [\"amqp://n1/v\", \"amqp://x:y@n2:7\"]\n"
+    "  username: 'us:er'\n"
+    "  password: \"p@/ $$ %41\"\n"
+    "  heartbeat: 1s\n"
+    "stores:\n"
+    "  - {name: one, url: 'redis://:old@r/3', username: u, password: new, prefix: '{p}:x',\n"
+    "     timeout: 50ms, session: 3s}\n"
+    "  - {name: two, url: 'redis://r'}\n"
+    "log: {level: debug, format: json}\n"
+    "routes:\n"
+    "  - name: a.b_c-1\n"
+    "    scope: s\n"
+    "    store: two\n"
+    "    workers: 64\n"
+    "    from: {queue: in, exchange: x, exchange_type: direct, bindings: ['', k],\n"
+    "           queue_type: classic, declare: false, prefetch: 65535, buffer: 1024KiB}\n"
+    "    to: {exchange: y, routing_key: '', declare: false, unconfirmed: 1}\n"
+    "    park: {queue: p, queue_type: classic}\n"
+    "    key: ['a = message_id', 'b = header:x']\n"
+    "    window: 3650d\n"
+    "    on_missing_key: park\n"
+    "    on_store_failure: forward\n"
+    "    on_in_doubt: park\n"
+    "    on_dead_lettered: check\n"
+    "    hold_limit: 15m\n"
+    "  - {name: b, store: one, from: {queue: in2}, to: {queue: w}, key: [body], window: 1h,\n"
+    "     on_store_failure: park, on_unroutable: park}\n";
+
 static void test_every_field(void **state)
 {
-    static const char text[] =
-        "broker:\n"
-        "  urls: [\"amqp://n1/v\", \"amqp://x:y@n2:7\"]\n"
-        "  username: 'us:er'\n"
-        "  password: \"p@/ $$ %41\"\n"
-        "  heartbeat: 1s\n"
-        "stores:\n"
-        "  - {name: one, url: 'redis://:old@r/3', username: u, password: new, prefix: '{p}:x',\n"
-        "     timeout: 50ms, session: 3s}\n"
-        "  - {name: two, url: 'redis://r'}\n"
-        "log: {level: debug, format: json}\n"
-        "routes:\n"
-        "  - name: a.b_c-1\n"
-        "    scope: s\n"
-        "    store: two\n"
-        "    workers: 64\n"
-        "    from: {queue: in, exchange: x, exchange_type: direct, bindings: ['', k],\n"
-        "           queue_type: classic, declare: false, prefetch: 65535, buffer: 1024KiB}\n"
-        "    to: {exchange: y, routing_key: '', declare: false, unconfirmed: 1}\n"
-        "    park: {queue: p, queue_type: classic}\n"
-        "    key: ['a = message_id', 'b = header:x']\n"
-        "    window: 3650d\n"
-        "    on_missing_key: park\n"
-        "    on_store_failure: forward\n"
-        "    on_in_doubt: park\n"
-        "    on_dead_lettered: check\n"
-        "    hold_limit: 15m\n"
-        "  - {name: b, store: one, from: {queue: in2}, to: {queue: w}, key: [body], window: 1h,\n"
-        "     on_store_failure: park, on_unroutable: park}\n";
     (void)state;
-    struct config *c = load_good("every field", span_of(text));
+    struct config *c = load_good("every field", span_of(every_field));
     const struct route_config *r = &c->routes[0];
     assert_string_equal(c->broker.password, "p@/ $ %41");
     for (size_t i = 0; i < 2; i++) {
@@ -311,174 +312,181 @@ static void test_warnings(void **state)
 
 /* ---- Faults ---- */
 
+struct case_of_fault {
+    const char *label, *broker, *store, *route, *want; /* NULL: the good part */
+};
+
+static void expect_all(const struct case_of_fault *cases, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        assert_null(strstr(cases[i].want, "s3")); /* the beginning of every secret */
+        char *text = build(cases[i].broker, cases[i].store, cases[i].route);
+        expect_faults(cases[i].label, span_of(text), cases[i].want);
+        free(text);
+    }
+}
+
 #define KNOWN_ROUTE                                                                                \
     "unknown field; known here: name, scope, store, workers, from, to, park, key, window, "        \
     "on_missing_key, on_store_failure, on_unroutable, on_in_doubt, on_dead_lettered, hold_limit"
 #define DURATION                                                                                   \
     "is no duration (a whole number and ms, s, m, h or d); write 1s to 3650d, as in 24h"
 
+static const struct case_of_fault faulty_fields[] = {
+    /* Values */
+    {"no unit", NULL, NULL, BUT("window: \"24\""),
+     "3: routes[0].window: \"24\" has no unit; write 24h"},
+    {"no unit, and too much", NULL, NULL, BUT("window: 999999999"),
+     "3: routes[0].window: \"999999999\" has no unit; write 24h"},
+    {"fraction", NULL, NULL, BUT("window: 1.5h"), "3: routes[0].window: \"1.5h\" " DURATION},
+    {"words", NULL, NULL, BUT("window: a day"), "3: routes[0].window: \"a day\" " DURATION},
+    {"unknown unit", NULL, NULL, BUT("window: 2w"), "3: routes[0].window: \"2w\" " DURATION},
+    {"negative", NULL, NULL, BUT("window: -1h"), "3: routes[0].window: \"-1h\" " DURATION},
+    {"zero", NULL, NULL, BUT("window: 0s"),
+     "3: routes[0].window: \"0s\" is too low; write 1s to 3650d"},
+    {"below", NULL, NULL, BUT("window: 999ms"),
+     "3: routes[0].window: \"999ms\" is too low; write 1s to 3650d"},
+    {"above", NULL, NULL, BUT("window: 3651d"),
+     "3: routes[0].window: \"3651d\" is too high; write 1s to 3650d"},
+    {"above 64 bits", NULL, NULL, BUT("window: 99999999999999999999d"),
+     "3: routes[0].window: \"99999999999999999999d\" is too high; write 1s to 3650d"},
+    {"heartbeat off", BROKER ", heartbeat: 0", NULL, NULL,
+     "1: broker.heartbeat: \"0\" is too low; write 1s to 10m"},
+    {"size unit", NULL, NULL, FROM("queue: in, buffer: 64MB"),
+     "3: routes[0].from.buffer: \"64MB\" is no size (a whole number and B, KiB, MiB or GiB); "
+     "write 1MiB to 64GiB, as in 64MiB"},
+    {"size without unit", NULL, NULL, FROM("queue: in, buffer: 64"),
+     "3: routes[0].from.buffer: \"64\" has no unit; write 64MiB"},
+    {"size below", NULL, NULL, FROM("queue: in, buffer: 1023KiB"),
+     "3: routes[0].from.buffer: \"1023KiB\" is too low; write 1MiB to 64GiB"},
+    {"number", NULL, NULL, ROUTE ", workers: many",
+     "3: routes[0].workers: \"many\" is no whole number; write 1 to 64, as in 1"},
+    {"number below", NULL, NULL, ROUTE ", workers: 0",
+     "3: routes[0].workers: \"0\" is too low; write 1 to 64"},
+    {"number above", NULL, NULL, ROUTE ", workers: 65",
+     "3: routes[0].workers: \"65\" is too high; write 1 to 64"},
+    {"boolean", NULL, NULL, FROM("queue: in, declare: yes"),
+     "3: routes[0].from.declare: \"yes\" is not known here; write false or true"},
+    {"case of a boolean", NULL, NULL, FROM("queue: in, declare: True"),
+     "3: routes[0].from.declare: \"True\" is not known here; write false or true"},
+    {"word", NULL, NULL, ROUTE ", on_store_failure: drop",
+     "3: routes[0].on_store_failure: \"drop\" is not known here; write hold, forward or park"},
+    {"word of later versions", NULL, NULL, ROUTE ", on_in_doubt: wait",
+     "3: routes[0].on_in_doubt: \"wait\" is not known here; write forward or park"},
+    {"empty", NULL, NULL, FROM("queue: ''"),
+     "3: routes[0].from.queue: is empty; write a value, or leave the field out"},
+    {"nothing", NULL, NULL, FROM("queue: "),
+     "3: routes[0].from.queue: has no value; write one, or leave the field out"},
+    {"null", BROKER ", password: null", NULL, NULL,
+     "1: broker.password: has no value; write one, or leave the field out"},
+    {"tilde", BROKER ", password: ~", NULL, NULL,
+     "1: broker.password: has no value; write one, or leave the field out"},
+    {"NUL", NULL, NULL, FROM("queue: \"a\\0b\""),
+     "3: routes[0].from.queue: has a NUL character (\\0), which is not allowed"},
+    {"control character", NULL, NULL, FROM("queue: \"a\\nb\""),
+     "3: routes[0].from.queue: has a control character, or is not UTF-8; write it as visible "
+     "text"},
+    {"shown on one line", NULL, NULL, BUT("window: \"2\\n4\\e\""),
+     "3: routes[0].window: \"2\\x0A4\\x1B\" " DURATION},
+    {"name", NULL, NULL, "name: A b, from: {queue: in}, " TO REST,
+     "3: routes[0].name: \"A b\" is not allowed; write 1 to 64 of a-z 0-9 . _ -"},
+    {"scope", NULL, NULL, ROUTE ", scope: a/b",
+     "3: routes[0].scope: \"a/b\" is not allowed; write 1 to 64 of a-z 0-9 . _ -"},
+    {"prefix", NULL, STORE ", prefix: a*", NULL,
+     "2: stores[0].prefix: \"a*\" is not allowed; write 1 to 64 of A-Z a-z 0-9 . _ : { } -"},
+    {"list for one", NULL, NULL, FROM("queue: [in]"),
+     "3: routes[0].from.queue: must be one value, not a list"},
+    {"group for one", NULL, NULL, FROM("queue: {in: x}"),
+     "3: routes[0].from.queue: must be one value, not a group of fields"},
+    {"one for list", "urls: \"amqp://u:s3cret@h\"", NULL, NULL,
+     "1: broker.urls: must be a list; write [ ] around its items"},
+    {"empty list", "urls: []", NULL, NULL,
+     "1: broker.urls: is an empty list; write at least one item"},
+    {"one for group", NULL, NULL, "name: a, from: in, " TO REST,
+     "3: routes[0].from: must be a group of fields: queue, exchange, exchange_type, bindings, "
+     "queue_type, declare, prefetch, buffer|3: routes[0].from.queue: is missing; write, for "
+     "example, queue: payments.in"},
+    {"key", NULL, NULL, "name: a, from: {queue: in}, " TO "key: [\"header:\"], window: 1h",
+     "3: routes[0].key[0]: header: lacks the header's name; write header:NAME"},
+    {"two keys", NULL, NULL,
+     "name: a, from: {queue: in}, " TO "key: [\"a = header:\", \"c = body\", type], window: 1h",
+     "3: routes[0].key[0]: header: lacks the header's name; write header:NAME|3: "
+     "routes[0].key[2]: \"type\" has no "
+     "name, and needs one where the list has several; write NAME = type"},
+    /* Fields */
+    {"unknown", NULL, NULL, ROUTE ", wndow: 24h", "3: routes[0].wndow: " KNOWN_ROUTE},
+    {"unknown below", NULL, NULL, FROM("queue: in, Exchange: x"),
+     "3: routes[0].from.Exchange: unknown field; known here: queue, exchange, exchange_type, "
+     "bindings, queue_type, declare, prefetch, buffer"},
+    {"unknown, with a dot", NULL, NULL, ROUTE ", from.queue: x", "3: has an " KNOWN_ROUTE},
+    {"unknown, maybe secret", BROKER ", \"amqp://u:s3cret@h\": x", NULL, NULL,
+     "1: has an unknown field; known here: urls, username, password, heartbeat"},
+    {"unknown, no text", BROKER ", [a]: x", NULL, NULL,
+     "1: has an unknown field; known here: urls, username, password, heartbeat"},
+    {"repeated", NULL, NULL, ROUTE ", name: b",
+     "3: routes[0].name: is set twice, here and in line 3; leave one out"},
+    {"of later versions", NULL, NULL, ROUTE ", sliding: true, duplicates: {exchange: x}",
+     "3: routes[0].sliding: is not supported by this version|3: routes[0].duplicates: is not "
+     "supported by this version"},
+    {"tls", BROKER ", tls: {ca: x}", NULL, NULL, "1: broker.tls: is not supported by this version"},
+    {"missing", "heartbeat: 1s", "prefix: x", "scope: x",
+     "1: broker.urls: is missing; write, for example, urls: "
+     "[\"amqp://rabbitmq:5672/%2f\"]|2: stores[0].name: is missing; write, for example, name: "
+     "redis|2: stores[0].url: is missing; write, for example, url: redis://redis:6379/0|3: "
+     "routes[0].name: is missing; write, for example, name: payments|3: "
+     "routes[0].from.queue: is missing; write, for example, queue: payments.in|3: "
+     "routes[0].key: is missing; write, for example, key: [\"message_id\"]|3: "
+     "routes[0].window: is missing; write, for example, window: 24h|3: routes[0].to: has "
+     "neither queue nor exchange; write, for example, queue: payments.work"},
+    /* References */
+    {"missing variable", "urls: [\"amqp://u:${ONLYONCE_T_UNSET}@h\"]", NULL, NULL,
+     "1: broker.urls[0]: the environment variable ONLYONCE_T_UNSET is not set; set it, or "
+     "write ${ONLYONCE_T_UNSET:-default}"},
+    {"missing file", BROKER ", username: u, password: \"${file:/nonexistent/x}\"", NULL, NULL,
+     "1: broker.password: the file \"/nonexistent/x\" cannot be read: No such file or "
+     "directory"},
+    {"a folder", BROKER ", username: u, password: \"${file:/}\"", NULL, NULL,
+     "1: broker.password: the file \"/\" cannot be read: Is a directory"},
+    {"no file", BROKER ", username: u, password: \"${file:}\"", NULL, NULL,
+     "1: broker.password: \"${file:}\" names no file; write ${file:/path}"},
+    {"lone dollar", BROKER ", username: u, password: s3$cret", NULL, NULL,
+     "1: broker.password: a \"$\" is written $$; ${NAME} takes the environment's value"},
+    {"not closed", BROKER ", username: u, password: \"s3${cret\"", NULL, NULL,
+     "1: broker.password: \"${\" has no closing \"}\"; write a dollar as $$"},
+    {"no name", BROKER ", username: u, password: \"s3${c-ret}\"", NULL, NULL,
+     "1: broker.password: \"${\" must be followed by NAME}, NAME:-default} or file:/path}; "
+     "write a dollar as $$"},
+    {"nested", BROKER ", username: u, password: \"${A:-${B}}\"", NULL, NULL,
+     "1: broker.password: a default in ${NAME:-default} cannot hold another ${...}; write a "
+     "dollar as $$"},
+    {"empty secret", BROKER ", username: u, password: \"${ONLYONCE_T_EMPTY}\"", NULL, NULL,
+     "1: broker.password: is empty; write a value, or leave the field out"},
+    {"not UTF-8", NULL, NULL, FROM("queue: \"${ONLYONCE_T_LATIN}\""),
+     "3: routes[0].from.queue: has a control character, or is not UTF-8; write it as visible "
+     "text"},
+    {"word from outside", NULL, NULL, FROM("queue: in, declare: \"${ONLYONCE_T_SET}\""),
+     "3: routes[0].from.declare: \"value\" is not known here; write false or true"},
+    /* More than YAML's plain texts */
+    {"alias", NULL, NULL, "name: &n a, scope: *n, from: {queue: in}, " TO REST,
+     "3: routes[0].name: has an anchor (&), which is not supported; write the value where it "
+     "is needed|3: routes[0].scope: is an alias (*), which is not supported; write the value "
+     "itself"},
+    {"tag", NULL, NULL, FROM("queue: !!str in"),
+     "3: routes[0].from.queue: has a tag (!), which is not supported; leave it out"},
+    {"tagged list", "urls: !x [\"amqp://h\"]", NULL, NULL,
+     "1: broker.urls: has a tag (!), which is not supported; leave it out"},
+    {"tagged name", NULL, NULL, ROUTE ", !x scope: s",
+     "3: routes[0].scope: has a tag (!), which is not supported; leave it out"},
+};
+
 static void test_faulty_fields(void **state)
 {
-    static const struct {
-        const char *label, *broker, *store, *route, *want;
-    } cases[] = {
-        /* Values */
-        {"no unit", NULL, NULL, BUT("window: \"24\""),
-         "3: routes[0].window: \"24\" has no unit; write 24h"},
-        {"no unit, and too much", NULL, NULL, BUT("window: 999999999"),
-         "3: routes[0].window: \"999999999\" has no unit; write 24h"},
-        {"fraction", NULL, NULL, BUT("window: 1.5h"), "3: routes[0].window: \"1.5h\" " DURATION},
-        {"words", NULL, NULL, BUT("window: a day"), "3: routes[0].window: \"a day\" " DURATION},
-        {"unknown unit", NULL, NULL, BUT("window: 2w"), "3: routes[0].window: \"2w\" " DURATION},
-        {"negative", NULL, NULL, BUT("window: -1h"), "3: routes[0].window: \"-1h\" " DURATION},
-        {"zero", NULL, NULL, BUT("window: 0s"),
-         "3: routes[0].window: \"0s\" is too low; write 1s to 3650d"},
-        {"below", NULL, NULL, BUT("window: 999ms"),
-         "3: routes[0].window: \"999ms\" is too low; write 1s to 3650d"},
-        {"above", NULL, NULL, BUT("window: 3651d"),
-         "3: routes[0].window: \"3651d\" is too high; write 1s to 3650d"},
-        {"above 64 bits", NULL, NULL, BUT("window: 99999999999999999999d"),
-         "3: routes[0].window: \"99999999999999999999d\" is too high; write 1s to 3650d"},
-        {"heartbeat off", BROKER ", heartbeat: 0", NULL, NULL,
-         "1: broker.heartbeat: \"0\" is too low; write 1s to 10m"},
-        {"size unit", NULL, NULL, FROM("queue: in, buffer: 64MB"),
-         "3: routes[0].from.buffer: \"64MB\" is no size (a whole number and B, KiB, MiB or GiB); "
-         "write 1MiB to 64GiB, as in 64MiB"},
-        {"size without unit", NULL, NULL, FROM("queue: in, buffer: 64"),
-         "3: routes[0].from.buffer: \"64\" has no unit; write 64MiB"},
-        {"size below", NULL, NULL, FROM("queue: in, buffer: 1023KiB"),
-         "3: routes[0].from.buffer: \"1023KiB\" is too low; write 1MiB to 64GiB"},
-        {"number", NULL, NULL, ROUTE ", workers: many",
-         "3: routes[0].workers: \"many\" is no whole number; write 1 to 64, as in 1"},
-        {"number below", NULL, NULL, ROUTE ", workers: 0",
-         "3: routes[0].workers: \"0\" is too low; write 1 to 64"},
-        {"number above", NULL, NULL, ROUTE ", workers: 65",
-         "3: routes[0].workers: \"65\" is too high; write 1 to 64"},
-        {"boolean", NULL, NULL, FROM("queue: in, declare: yes"),
-         "3: routes[0].from.declare: \"yes\" is not known here; write false or true"},
-        {"case of a boolean", NULL, NULL, FROM("queue: in, declare: True"),
-         "3: routes[0].from.declare: \"True\" is not known here; write false or true"},
-        {"word", NULL, NULL, ROUTE ", on_store_failure: drop",
-         "3: routes[0].on_store_failure: \"drop\" is not known here; write hold, forward or park"},
-        {"word of later versions", NULL, NULL, ROUTE ", on_in_doubt: wait",
-         "3: routes[0].on_in_doubt: \"wait\" is not known here; write forward or park"},
-        {"empty", NULL, NULL, FROM("queue: ''"),
-         "3: routes[0].from.queue: is empty; write a value, or leave the field out"},
-        {"nothing", NULL, NULL, FROM("queue: "),
-         "3: routes[0].from.queue: has no value; write one, or leave the field out"},
-        {"null", BROKER ", password: null", NULL, NULL,
-         "1: broker.password: has no value; write one, or leave the field out"},
-        {"tilde", BROKER ", password: ~", NULL, NULL,
-         "1: broker.password: has no value; write one, or leave the field out"},
-        {"NUL", NULL, NULL, FROM("queue: \"a\\0b\""),
-         "3: routes[0].from.queue: has a NUL character (\\0), which is not allowed"},
-        {"control character", NULL, NULL, FROM("queue: \"a\\nb\""),
-         "3: routes[0].from.queue: has a control character, or is not UTF-8; write it as visible "
-         "text"},
-        {"shown on one line", NULL, NULL, BUT("window: \"2\\n4\\e\""),
-         "3: routes[0].window: \"2\\x0A4\\x1B\" " DURATION},
-        {"name", NULL, NULL, "name: A b, from: {queue: in}, " TO REST,
-         "3: routes[0].name: \"A b\" is not allowed; write 1 to 64 of a-z 0-9 . _ -"},
-        {"scope", NULL, NULL, ROUTE ", scope: a/b",
-         "3: routes[0].scope: \"a/b\" is not allowed; write 1 to 64 of a-z 0-9 . _ -"},
-        {"prefix", NULL, STORE ", prefix: a*", NULL,
-         "2: stores[0].prefix: \"a*\" is not allowed; write 1 to 64 of A-Z a-z 0-9 . _ : { } -"},
-        {"list for one", NULL, NULL, FROM("queue: [in]"),
-         "3: routes[0].from.queue: must be one value, not a list"},
-        {"group for one", NULL, NULL, FROM("queue: {in: x}"),
-         "3: routes[0].from.queue: must be one value, not a group of fields"},
-        {"one for list", "urls: \"amqp://u:s3cret@h\"", NULL, NULL,
-         "1: broker.urls: must be a list; write [ ] around its items"},
-        {"empty list", "urls: []", NULL, NULL,
-         "1: broker.urls: is an empty list; write at least one item"},
-        {"one for group", NULL, NULL, "name: a, from: in, " TO REST,
-         "3: routes[0].from: must be a group of fields: queue, exchange, exchange_type, bindings, "
-         "queue_type, declare, prefetch, buffer|3: routes[0].from.queue: is missing; write, for "
-         "example, queue: payments.in"},
-        {"key", NULL, NULL, "name: a, from: {queue: in}, " TO "key: [\"header:\"], window: 1h",
-         "3: routes[0].key[0]: header: lacks the header's name; write header:NAME"},
-        {"two keys", NULL, NULL,
-         "name: a, from: {queue: in}, " TO "key: [\"a = header:\", \"c = body\", type], window: 1h",
-         "3: routes[0].key[0]: header: lacks the header's name; write header:NAME|3: "
-         "routes[0].key[2]: \"type\" has no "
-         "name, and needs one where the list has several; write NAME = type"},
-        /* Fields */
-        {"unknown", NULL, NULL, ROUTE ", wndow: 24h", "3: routes[0].wndow: " KNOWN_ROUTE},
-        {"unknown below", NULL, NULL, FROM("queue: in, Exchange: x"),
-         "3: routes[0].from.Exchange: unknown field; known here: queue, exchange, exchange_type, "
-         "bindings, queue_type, declare, prefetch, buffer"},
-        {"unknown, with a dot", NULL, NULL, ROUTE ", from.queue: x", "3: has an " KNOWN_ROUTE},
-        {"unknown, maybe secret", BROKER ", \"amqp://u:s3cret@h\": x", NULL, NULL,
-         "1: has an unknown field; known here: urls, username, password, heartbeat"},
-        {"unknown, no text", BROKER ", [a]: x", NULL, NULL,
-         "1: has an unknown field; known here: urls, username, password, heartbeat"},
-        {"repeated", NULL, NULL, ROUTE ", name: b",
-         "3: routes[0].name: is set twice, here and in line 3; leave one out"},
-        {"of later versions", NULL, NULL, ROUTE ", sliding: true, duplicates: {exchange: x}",
-         "3: routes[0].sliding: is not supported by this version|3: routes[0].duplicates: is not "
-         "supported by this version"},
-        {"tls", BROKER ", tls: {ca: x}", NULL, NULL,
-         "1: broker.tls: is not supported by this version"},
-        {"missing", "heartbeat: 1s", "prefix: x", "scope: x",
-         "1: broker.urls: is missing; write, for example, urls: "
-         "[\"amqp://rabbitmq:5672/%2f\"]|2: stores[0].name: is missing; write, for example, name: "
-         "redis|2: stores[0].url: is missing; write, for example, url: redis://redis:6379/0|3: "
-         "routes[0].name: is missing; write, for example, name: payments|3: "
-         "routes[0].from.queue: is missing; write, for example, queue: payments.in|3: "
-         "routes[0].key: is missing; write, for example, key: [\"message_id\"]|3: "
-         "routes[0].window: is missing; write, for example, window: 24h|3: routes[0].to: has "
-         "neither queue nor exchange; write, for example, queue: payments.work"},
-        /* References */
-        {"missing variable", "urls: [\"amqp://u:${ONLYONCE_T_UNSET}@h\"]", NULL, NULL,
-         "1: broker.urls[0]: the environment variable ONLYONCE_T_UNSET is not set; set it, or "
-         "write ${ONLYONCE_T_UNSET:-default}"},
-        {"missing file", BROKER ", username: u, password: \"${file:/nonexistent/x}\"", NULL, NULL,
-         "1: broker.password: the file \"/nonexistent/x\" cannot be read: No such file or "
-         "directory"},
-        {"a folder", BROKER ", username: u, password: \"${file:/}\"", NULL, NULL,
-         "1: broker.password: the file \"/\" cannot be read: Is a directory"},
-        {"no file", BROKER ", username: u, password: \"${file:}\"", NULL, NULL,
-         "1: broker.password: \"${file:}\" names no file; write ${file:/path}"},
-        {"lone dollar", BROKER ", username: u, password: s3$cret", NULL, NULL,
-         "1: broker.password: a \"$\" is written $$; ${NAME} takes the environment's value"},
-        {"not closed", BROKER ", username: u, password: \"s3${cret\"", NULL, NULL,
-         "1: broker.password: \"${\" has no closing \"}\"; write a dollar as $$"},
-        {"no name", BROKER ", username: u, password: \"s3${c-ret}\"", NULL, NULL,
-         "1: broker.password: \"${\" must be followed by NAME}, NAME:-default} or file:/path}; "
-         "write a dollar as $$"},
-        {"nested", BROKER ", username: u, password: \"${A:-${B}}\"", NULL, NULL,
-         "1: broker.password: a default in ${NAME:-default} cannot hold another ${...}; write a "
-         "dollar as $$"},
-        {"empty secret", BROKER ", username: u, password: \"${ONLYONCE_T_EMPTY}\"", NULL, NULL,
-         "1: broker.password: is empty; write a value, or leave the field out"},
-        {"not UTF-8", NULL, NULL, FROM("queue: \"${ONLYONCE_T_LATIN}\""),
-         "3: routes[0].from.queue: has a control character, or is not UTF-8; write it as visible "
-         "text"},
-        {"word from outside", NULL, NULL, FROM("queue: in, declare: \"${ONLYONCE_T_SET}\""),
-         "3: routes[0].from.declare: \"value\" is not known here; write false or true"},
-        /* More than YAML's plain texts */
-        {"alias", NULL, NULL, "name: &n a, scope: *n, from: {queue: in}, " TO REST,
-         "3: routes[0].name: has an anchor (&), which is not supported; write the value where it "
-         "is needed|3: routes[0].scope: is an alias (*), which is not supported; write the value "
-         "itself"},
-        {"tag", NULL, NULL, FROM("queue: !!str in"),
-         "3: routes[0].from.queue: has a tag (!), which is not supported; leave it out"},
-        {"tagged list", "urls: !x [\"amqp://h\"]", NULL, NULL,
-         "1: broker.urls: has a tag (!), which is not supported; leave it out"},
-        {"tagged name", NULL, NULL, ROUTE ", !x scope: s",
-         "3: routes[0].scope: has a tag (!), which is not supported; leave it out"},
-    };
     (void)state;
     setenv("ONLYONCE_T_SET", "value", 1);
     setenv("ONLYONCE_T_EMPTY", "", 1);
     setenv("ONLYONCE_T_LATIN", "gr\xfc\xdf", 1);
     unsetenv("ONLYONCE_T_UNSET");
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        assert_null(strstr(cases[i].want, "s3"));
-        char *text = build(cases[i].broker, cases[i].store, cases[i].route);
-        expect_faults(cases[i].label, span_of(text), cases[i].want);
-        free(text);
-    }
+    expect_all(faulty_fields, COUNT(faulty_fields));
 }
 
 #define OWN_KEY                                                                                    \
@@ -489,108 +497,105 @@ static void test_faulty_fields(void **state)
     "catches \"" key "\""
 #define RESERVED(name) "\"" name "\" begins with \"amq.\", which is reserved; choose another name"
 
+static const struct case_of_fault contradictions[] = {
+    {"TLS", "urls: [\"amqps://h\"]", NULL, NULL,
+     "1: broker.urls[0]: is amqps://, which is not supported by this version; write amqp://"},
+    {"one URL of two", "urls: [\"amqp://h\", \"amqp://u:s3cret@h:x\"]", NULL, NULL,
+     "1: broker.urls[1]: has a port that is not a number from 1 to 65535; or a username and "
+     "password lack their \"@HOST\""},
+    {"both URLs", "urls: [\"${ONLYONCE_T_UNSET}\", \"amqp://h:x\"]", NULL, NULL,
+     "1: broker.urls[0]: the environment variable ONLYONCE_T_UNSET is not set; set it, or "
+     "write ${ONLYONCE_T_UNSET:-default}|1: broker.urls[1]: has a port that is not a number "
+     "from 1 to 65535; or a username and password lack their \"@HOST\""},
+    {"user without password", "urls: [\"amqp://u@h\"]", NULL, NULL,
+     "1: broker.urls[0]: has a username and no password; write USER:PASSWORD@, or set "
+     "broker.password"},
+    {"username without password", BROKER ", username: u", NULL, NULL,
+     "1: broker.username: has no password; set broker.password"},
+    {"password without username", BROKER ", password: s3cret", NULL, NULL,
+     "1: broker.password: has no username; set broker.username"},
+    {"store's URL", NULL, "name: a, url: \"http://u:s3cret@h\"", NULL,
+     "2: stores[0].url: has a scheme that is not known here, http://; write "
+     "redis://HOST:PORT/DATABASE or memory:"},
+    {"store's user", NULL, "name: a, url: \"redis://u@h\"", NULL,
+     "2: stores[0].url: has a username and no password; set password (a URL's password alone "
+     "is written redis://:PASSWORD@HOST)"},
+    {"memory with password", NULL, "name: a, url: 'memory:', password: s3cret", NULL,
+     "2: stores[0].password: means nothing to memory:; leave it out"},
+    {"timeout", NULL, STORE ", timeout: 1s, session: 3s", NULL,
+     "2: stores[0].timeout: 1000ms is not below a third of session (3000ms); write a shorter "
+     "timeout or a longer session"},
+    {"no such store", NULL, NULL, ROUTE ", store: other",
+     "3: routes[0].store: \"other\" is no store's name; write one of redis"},
+    {"several stores", NULL, STORE "}, {name: two, url: 'redis://r'", NULL,
+     "3: routes[0].store: is missing, and there are several stores; write one of redis, two"},
+    {"stores of one name", NULL, STORE "}, {" STORE, ROUTE ", store: redis",
+     "2: stores[1].name: \"redis\" is the name of stores[0], too; names differ"},
+    {"prefetch", NULL, NULL, FROM("queue: in, prefetch: 2001"),
+     "3: routes[0].from.prefetch: 2001 is more than the 2000 that a quorum queue allows; "
+     "write less, or set queue_type: classic"},
+    {"bindings of nothing", NULL, NULL, FROM("queue: in, bindings: [a], exchange_type: topic"),
+     "3: routes[0].from.exchange_type: means nothing without from.exchange; set that, or "
+     "leave this out|3: routes[0].from.bindings: means nothing without from.exchange; set "
+     "that, or leave this out"},
+    {"direct", NULL, NULL, FROM("queue: in, exchange: x, exchange_type: direct"),
+     "3: routes[0].from.bindings: is missing: a direct exchange needs the routing keys to "
+     "bind with"},
+    {"reserved inbound queue", NULL, NULL, FROM("queue: amq.in, exchange: amq.x"),
+     "3: routes[0].from.queue: " RESERVED("amq.in") ", or set declare: false if it "
+                                                    "exists|3: routes[0].from.exchange: " RESERVED(
+                                                        "amq.x") ", or set declare: false if it "
+                                                                 "exists"},
+    {"reserved parking queue", NULL, NULL, FROM("queue: amq.in, declare: false"),
+     "3: routes[0].park.queue: " RESERVED("amq.in.parked")},
+    {"reserved work queue", NULL, NULL, TO_("queue: amq.w"),
+     "3: routes[0].to.queue: " RESERVED("amq.w") ", or set declare: false if it exists"},
+    {"two destinations", NULL, NULL, TO_("queue: w, exchange: e"),
+     "3: routes[0].to.exchange: is set, and so is to.queue; leave one of them out"},
+    {"routing key of a queue", NULL, NULL, TO_("queue: w, routing_key: k"),
+     "3: routes[0].to.routing_key: needs to.exchange: a queue is reached by its own name"},
+    {"type of an exchange", NULL, NULL, TO_("exchange: e, queue_type: quorum"),
+     "3: routes[0].to.queue_type: means nothing without to.queue; leave it out"},
+    {"work queue is inbound", NULL, NULL, TO_("queue: in"),
+     "3: routes[0].to.queue: is the inbound queue itself: copies would come straight back"},
+    {"parking queue is inbound", NULL, NULL, ROUTE ", park: {queue: in}",
+     "3: routes[0].park.queue: is the inbound queue itself: parked messages would come "
+     "straight back"},
+    {"parking queue is work queue", NULL, NULL, ROUTE ", park: {queue: work}",
+     "3: routes[0].park.queue: is the work queue: workers would get what was parked; write "
+     "another queue"},
+    {"back by the own key", NULL, NULL, TO_("exchange: x"), OWN_KEY},
+    {"back by a binding", NULL, NULL, TO_("exchange: x, routing_key: a.b"), CATCHES("a.b")},
+    {"back by fanout", NULL, NULL,
+     "name: a, from: {queue: in, exchange: x, exchange_type: fanout}, to: {exchange: x, "
+     "routing_key: k}, " REST,
+     CATCHES("k")},
+    {"back by a direct binding", NULL, NULL,
+     "name: a, from: {queue: in, exchange: x, exchange_type: direct, bindings: [j, k]}, to: "
+     "{exchange: x, routing_key: k}, " REST,
+     CATCHES("k")},
+    {"routes of one name and queue", NULL, NULL, ROUTE "}, {" ROUTE,
+     "3: routes[1].name: \"a\" is the name of routes[0], too; names differ|3: "
+     "routes[1].from.queue: \"in\" is the inbound queue of routes[0], too; a queue has one "
+     "route"},
+    {"a circle", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {queue: q2}, " REST "}, {name: b, from: {queue: q2}, "
+     "to: {queue: q1}, " REST "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
+     "3: routes[0].to.queue: leads back to the inbound queue through other routes; break the "
+     "circle|3: routes[1].to.queue: leads back to the inbound queue through other routes; "
+     "break the circle"},
+    {"a circle through an exchange", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {exchange: x}, " REST
+     "}, {name: b, from: {queue: q2, exchange: x}, to: {queue: q1}, " REST,
+     "3: routes[0].to.exchange: leads back to the inbound queue through other routes; break "
+     "the circle|3: routes[1].to.queue: leads back to the inbound queue through other "
+     "routes; break the circle"},
+};
+
 static void test_contradictions(void **state)
 {
-    static const struct {
-        const char *label, *broker, *store, *route, *want;
-    } cases[] = {
-        {"TLS", "urls: [\"amqps://h\"]", NULL, NULL,
-         "1: broker.urls[0]: is amqps://, which is not supported by this version; write amqp://"},
-        {"one URL of two", "urls: [\"amqp://h\", \"amqp://u:s3cret@h:x\"]", NULL, NULL,
-         "1: broker.urls[1]: has a port that is not a number from 1 to 65535; or a username and "
-         "password lack their \"@HOST\""},
-        {"user without password", "urls: [\"amqp://u@h\"]", NULL, NULL,
-         "1: broker.urls[0]: has a username and no password; write USER:PASSWORD@, or set "
-         "broker.password"},
-        {"username without password", BROKER ", username: u", NULL, NULL,
-         "1: broker.username: has no password; set broker.password"},
-        {"password without username", BROKER ", password: s3cret", NULL, NULL,
-         "1: broker.password: has no username; set broker.username"},
-        {"store's URL", NULL, "name: a, url: \"http://u:s3cret@h\"", NULL,
-         "2: stores[0].url: has a scheme that is not known here, http://; write "
-         "redis://HOST:PORT/DATABASE or memory:"},
-        {"store's user", NULL, "name: a, url: \"redis://u@h\"", NULL,
-         "2: stores[0].url: has a username and no password; set password (a URL's password alone "
-         "is written redis://:PASSWORD@HOST)"},
-        {"memory with password", NULL, "name: a, url: 'memory:', password: s3cret", NULL,
-         "2: stores[0].password: means nothing to memory:; leave it out"},
-        {"timeout", NULL, STORE ", timeout: 1s, session: 3s", NULL,
-         "2: stores[0].timeout: 1000ms is not below a third of session (3000ms); write a shorter "
-         "timeout or a longer session"},
-        {"no such store", NULL, NULL, ROUTE ", store: other",
-         "3: routes[0].store: \"other\" is no store's name; write one of redis"},
-        {"several stores", NULL, STORE "}, {name: two, url: 'redis://r'", NULL,
-         "3: routes[0].store: is missing, and there are several stores; write one of redis, two"},
-        {"stores of one name", NULL, STORE "}, {" STORE, ROUTE ", store: redis",
-         "2: stores[1].name: \"redis\" is the name of stores[0], too; names differ"},
-        {"prefetch", NULL, NULL, FROM("queue: in, prefetch: 2001"),
-         "3: routes[0].from.prefetch: 2001 is more than the 2000 that a quorum queue allows; "
-         "write less, or set queue_type: classic"},
-        {"bindings of nothing", NULL, NULL, FROM("queue: in, bindings: [a], exchange_type: topic"),
-         "3: routes[0].from.exchange_type: means nothing without from.exchange; set that, or "
-         "leave this out|3: routes[0].from.bindings: means nothing without from.exchange; set "
-         "that, or leave this out"},
-        {"direct", NULL, NULL, FROM("queue: in, exchange: x, exchange_type: direct"),
-         "3: routes[0].from.bindings: is missing: a direct exchange needs the routing keys to "
-         "bind with"},
-        {"reserved inbound queue", NULL, NULL, FROM("queue: amq.in, exchange: amq.x"),
-         "3: routes[0].from.queue: " RESERVED(
-             "amq.in") ", or set declare: false if it "
-                       "exists|3: routes[0].from.exchange: " RESERVED(
-                           "amq.x") ", or set declare: false if it "
-                                    "exists"},
-        {"reserved parking queue", NULL, NULL, FROM("queue: amq.in, declare: false"),
-         "3: routes[0].park.queue: " RESERVED("amq.in.parked")},
-        {"reserved work queue", NULL, NULL, TO_("queue: amq.w"),
-         "3: routes[0].to.queue: " RESERVED("amq.w") ", or set declare: false if it exists"},
-        {"two destinations", NULL, NULL, TO_("queue: w, exchange: e"),
-         "3: routes[0].to.exchange: is set, and so is to.queue; leave one of them out"},
-        {"routing key of a queue", NULL, NULL, TO_("queue: w, routing_key: k"),
-         "3: routes[0].to.routing_key: needs to.exchange: a queue is reached by its own name"},
-        {"type of an exchange", NULL, NULL, TO_("exchange: e, queue_type: quorum"),
-         "3: routes[0].to.queue_type: means nothing without to.queue; leave it out"},
-        {"work queue is inbound", NULL, NULL, TO_("queue: in"),
-         "3: routes[0].to.queue: is the inbound queue itself: copies would come straight back"},
-        {"parking queue is inbound", NULL, NULL, ROUTE ", park: {queue: in}",
-         "3: routes[0].park.queue: is the inbound queue itself: parked messages would come "
-         "straight back"},
-        {"parking queue is work queue", NULL, NULL, ROUTE ", park: {queue: work}",
-         "3: routes[0].park.queue: is the work queue: workers would get what was parked; write "
-         "another queue"},
-        {"back by the own key", NULL, NULL, TO_("exchange: x"), OWN_KEY},
-        {"back by a binding", NULL, NULL, TO_("exchange: x, routing_key: a.b"), CATCHES("a.b")},
-        {"back by fanout", NULL, NULL,
-         "name: a, from: {queue: in, exchange: x, exchange_type: fanout}, to: {exchange: x, "
-         "routing_key: k}, " REST,
-         CATCHES("k")},
-        {"back by a direct binding", NULL, NULL,
-         "name: a, from: {queue: in, exchange: x, exchange_type: direct, bindings: [j, k]}, to: "
-         "{exchange: x, routing_key: k}, " REST,
-         CATCHES("k")},
-        {"routes of one name and queue", NULL, NULL, ROUTE "}, {" ROUTE,
-         "3: routes[1].name: \"a\" is the name of routes[0], too; names differ|3: "
-         "routes[1].from.queue: \"in\" is the inbound queue of routes[0], too; a queue has one "
-         "route"},
-        {"a circle", NULL, NULL,
-         "name: a, from: {queue: q1}, to: {queue: q2}, " REST "}, {name: b, from: {queue: q2}, "
-         "to: {queue: q1}, " REST "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
-         "3: routes[0].to.queue: leads back to the inbound queue through other routes; break the "
-         "circle|3: routes[1].to.queue: leads back to the inbound queue through other routes; "
-         "break the circle"},
-        {"a circle through an exchange", NULL, NULL,
-         "name: a, from: {queue: q1}, to: {exchange: x}, " REST
-         "}, {name: b, from: {queue: q2, exchange: x}, to: {queue: q1}, " REST,
-         "3: routes[0].to.exchange: leads back to the inbound queue through other routes; break "
-         "the circle|3: routes[1].to.queue: leads back to the inbound queue through other "
-         "routes; break the circle"},
-    };
     (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        assert_null(strstr(cases[i].want, "s3"));
-        char *text = build(cases[i].broker, cases[i].store, cases[i].route);
-        expect_faults(cases[i].label, span_of(text), cases[i].want);
-        free(text);
-    }
+    expect_all(contradictions, COUNT(contradictions));
 }
 
 /* What looks like a contradiction and is none. */
@@ -815,8 +820,8 @@ static void test_manual_page_is_current(void **state)
 
 static void same_values(const struct option *o, const void *a, const void *b)
 {
-    const char *x = (const char *)a + o->offset;
-    const char *y = (const char *)b + o->offset;
+    const void *x = (const char *)a + o->offset;
+    const void *y = (const char *)b + o->offset;
     if (o->flags & OPTION_UNSUPPORTED)
         return;
     switch (o->type) {

@@ -24,30 +24,29 @@ static void same_text(const char *label, const char *got, const char *want)
 static void test_broker_urls_that_are_read(void **state)
 {
     static const struct {
-        const char *in, *host;
+        const char *in, *host, *vhost, *username, *password;
         int port;
-        const char *vhost, *username, *password;
         bool tls;
     } cases[] = {
-        {"amqp://rabbit", "rabbit", 5672, "/", NULL, NULL, false},
-        {"amqp://rabbit/", "rabbit", 5672, "/", NULL, NULL, false},
-        {"amqp://rabbit//", "rabbit", 5672, "/", NULL, NULL, false},
-        {"amqp://rabbit/%2f", "rabbit", 5672, "/", NULL, NULL, false},
-        {"amqp://rabbit/%2F", "rabbit", 5672, "/", NULL, NULL, false},
-        {"AMQP://rabbit:1", "rabbit", 1, "/", NULL, NULL, false},
-        {"amqps://rabbit", "rabbit", 5671, "/", NULL, NULL, true},
-        {"amqps://rabbit:65535/prod", "rabbit", 65535, "prod", NULL, NULL, true},
-        {"amqp://10.0.0.1:5673/a%2Fb%25", "10.0.0.1", 5673, "a/b%", NULL, NULL, false},
-        {"amqp://[::1]", "::1", 5672, "/", NULL, NULL, false},
-        {"amqp://u:p@[fe80::1]:7/v", "fe80::1", 7, "v", "u", "p", false},
-        {"amqp://u@rabbit", "rabbit", 5672, "/", "u", NULL, false},
-        {"amqp://u:p@rabbit", "rabbit", 5672, "/", "u", "p", false},
-        {"amqp://u:a:b@rabbit", "rabbit", 5672, "/", "u", "a:b", false},
-        {"amqp://u%40x:%3a%2F%3f%23%40%25%20@rabbit/%20", "rabbit", 5672, " ", "u@x", ":/?#@% ",
+        {"amqp://rabbit", "rabbit", "/", NULL, NULL, 5672, false},
+        {"amqp://rabbit/", "rabbit", "/", NULL, NULL, 5672, false},
+        {"amqp://rabbit//", "rabbit", "/", NULL, NULL, 5672, false},
+        {"amqp://rabbit/%2f", "rabbit", "/", NULL, NULL, 5672, false},
+        {"amqp://rabbit/%2F", "rabbit", "/", NULL, NULL, 5672, false},
+        {"AMQP://rabbit:1", "rabbit", "/", NULL, NULL, 1, false},
+        {"amqps://rabbit", "rabbit", "/", NULL, NULL, 5671, true},
+        {"amqps://rabbit:65535/prod", "rabbit", "prod", NULL, NULL, 65535, true},
+        {"amqp://10.0.0.1:5673/a%2Fb%25", "10.0.0.1", "a/b%", NULL, NULL, 5673, false},
+        {"amqp://[::1]", "::1", "/", NULL, NULL, 5672, false},
+        {"amqp://u:p@[fe80::1]:7/v", "fe80::1", "v", "u", "p", 7, false},
+        {"amqp://u@rabbit", "rabbit", "/", "u", NULL, 5672, false},
+        {"amqp://u:p@rabbit", "rabbit", "/", "u", "p", 5672, false},
+        {"amqp://u:a:b@rabbit", "rabbit", "/", "u", "a:b", 5672, false},
+        {"amqp://u%40x:%3a%2F%3f%23%40%25%20@rabbit/%20", "rabbit", " ", "u@x", ":/?#@% ", 5672,
          false},
-        {"amqp://u:+$,;=!*'()&@my_host-1.example.com", "my_host-1.example.com", 5672, "/", "u",
-         "+$,;=!*'()&", false},
-        {"amqp://u:p\xc3\xa4ss@h/\xc3\xbc", "h", 5672, "\xc3\xbc", "u", "p\xc3\xa4ss", false},
+        {"amqp://u:+$,;=!*'()&@my_host-1.example.com", "my_host-1.example.com", "/", "u",
+         "+$,;=!*'()&", 5672, false},
+        {"amqp://u:p\xc3\xa4ss@h/\xc3\xbc", "h", "\xc3\xbc", "u", "p\xc3\xa4ss", 5672, false},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
