@@ -1,0 +1,325 @@
+/*
+ * The judge: what the broker and the relays do, against design.md, section 1. It knows which copies really
+ * exist and which answers were really given, and trusts nothing that a relay believes.
+ */
+#include "sink.h"
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void fail(const char *fmt, ...)
+{
+    if (sim->failed)
+        return;
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(sim->failure, sizeof sim->failure, fmt, args);
+    va_end(args);
+    sim->failed = true;
+    trace("FAILED: %s", sim->failure);
+}
+
+void trace(const char *fmt, ...)
+{
+    if (!sim->tracing)
+        return;
+    printf("%9lld %*s", (long long)sim->now, 2 * sim->depth, "");
+    va_list args;
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    putchar('\n');
+}
+
+int key_index(struct span key)
+{
+    if (key.len == 2 && key.data[0] == 'k' && key.data[1] >= '0' &&
+        key.data[1] < '0' + SIM_KEYS)
+        return key.data[1] - '0';
+    fail("an unknown key: %.*s", (int)key.len, (const char *)key.data);
+    return 0;
+}
+
+void judge_free(struct world *w)
+{
+    for (int i = 0; i < SIM_KEYS; i++) {
+        struct key_book *k = &w->book.keys[i];
+        struct grant *g;
+        while ((g = k->grants)) {
+            k->grants = g->next;
+            free(g);
+        }
+        struct tally *t;
+        while ((t = k->tallies)) {
+            k->tallies = t->next;
+            free(t);
+        }
+    }
+    free(w->book.sightings);
+}
+
+struct sighting *judge_sighting(uint64_t tag)
+{
+    return &sim->book.sightings[tag - 1];
+}
+
+/* A relay gets a delivery. */
+void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag)
+{
+    struct book *b = &sim->book;
+    while (b->sighting_count < tag) {
+        if (b->sighting_count == b->sighting_size) {
+            b->sighting_size = b->sighting_size ? 2 * b->sighting_size : 64;
+            b->sightings = xrealloc(b->sightings, b->sighting_size * sizeof *b->sightings);
+        }
+        b->sightings[b->sighting_count++] = (struct sighting){0};
+    }
+    *judge_sighting(tag) = (struct sighting){.serial = p->serial,
+                                             .kind = p->kind,
+                                             .key = p->key,
+                                             .attempt = p->attempt,
+                                             .at = sim->now};
+    r->live++;
+    trace("r%d: gets parcel %llu, k%d, kind %d, tag %llu%s", r->slot,
+          (unsigned long long)p->serial, p->key, (int)p->kind, (unsigned long long)tag,
+          p->redelivered ? ", redelivered" : "");
+}
+
+/* ---- Publishing ---- */
+
+/* Only what rests on a claim that is still this relay's may be published without a mark. */
+static void judge_claimed_copy(struct relay_process *r, const struct message *m,
+                               const struct publish *p)
+{
+    struct grant *g = p->grant;
+    const struct sighting *s = judge_sighting(p->tag);
+    if (!g) {
+        fail("r%d publishes k%d without a claim that was granted", r->slot, p->key);
+        return;
+    }
+    struct record there;
+    bool readable = server_read(&sim->store, p->key, &there);
+    bool owns = readable && there.now.state == RECORD_PENDING && there.claim == g->claim &&
+                there.session[0] && server_incarnation(there.session) == r->incarnation;
+    if (!owns && sim->class != CLASS_FORGETFUL)
+        fail("r%d publishes k%d, whose claim is no longer its own", r->slot, p->key);
+    if (owns && there.now.in_doubt && !p->copy.in_doubt)
+        fail("r%d publishes k%d unmarked, and its record is in doubt", r->slot, p->key);
+    if (g->unresolved > 0 && !p->copy.in_doubt)
+        fail("r%d publishes k%d again, unmarked, after an unknown confirm", r->slot, p->key);
+    if (p->copy.attempt != m->claim.now.number || p->copy.first_seen != m->claim.now.first_seen)
+        fail("r%d: the copy of k%d says other than its record", r->slot, p->key);
+    bool comes_back = s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
+    if (p->copy.attempt > 1 && !p->copy.in_doubt &&
+        !(comes_back && s->attempt == p->copy.attempt - 1))
+        fail("r%d publishes attempt %u of k%d, which nobody asked for", r->slot,
+             p->copy.attempt, p->key);
+}
+
+static void judge_work_copy(struct relay_process *r, const struct message *m, struct publish *p)
+{
+    const struct sighting *s = judge_sighting(p->tag);
+    if (s->kind == PARCEL_LOOP || s->kind == PARCEL_BAD_HEADER || s->kind == PARCEL_UNREADABLE)
+        fail("r%d forwards parcel %llu, of kind %d", r->slot, (unsigned long long)s->serial,
+             (int)s->kind);
+    if (world_clean(sim) && (p->copy.in_doubt || p->copy.unchecked))
+        fail("r%d marks k%d, and nothing was in doubt", r->slot, p->key);
+    sim->book.in_doubt += p->copy.in_doubt;
+    if (p->copy.no_key) {
+        if (s->key != SIM_NO_KEY || sim->route.on_missing_key != MISSING_KEY_FORWARD)
+            fail("r%d forwards k%d as having no key", r->slot, s->key);
+    } else if (p->copy.unchecked) {
+        if (sim->route.on_store_failure != STORE_FAILURE_FORWARD)
+            fail("r%d forwards k%d unchecked against its route's policy", r->slot, p->key);
+    } else {
+        judge_claimed_copy(r, m, p);
+    }
+    if (p->grant)
+        p->grant->unresolved++;
+}
+
+void judge_publish(struct relay_process *r, const struct message *m, struct publish *p)
+{
+    const struct sighting *s = judge_sighting(p->tag);
+    trace("r%d: publishes k%d, tag %llu, to %s, attempt %u%s%s, reason %d, sequence %llu", r->slot,
+          p->key, (unsigned long long)p->tag, p->copy.target == TARGET_WORK ? "work" : "parking",
+          p->copy.attempt, p->copy.in_doubt ? ", in doubt" : "",
+          p->copy.unchecked ? ", unchecked" : "", (int)p->copy.reason,
+          (unsigned long long)p->sequence);
+    if (p->key != s->key && s->kind != PARCEL_UNREADABLE)
+        fail("r%d took k%d for k%d", r->slot, s->key, p->key);
+    if (m->facts.claim && p->key != SIM_NO_KEY)
+        p->grant = judge_grant(r->incarnation, p->key, m->claim.claim);
+    if (p->copy.target == TARGET_WORK)
+        judge_work_copy(r, m, p);
+    else if (p->copy.reason == PARK_NONE)
+        fail("r%d parks k%d without a reason", r->slot, p->key);
+}
+
+/* ---- What the broker did ---- */
+
+static struct tally *find_tally(struct key_book *k, uint32_t generation, uint32_t attempt)
+{
+    struct tally *t = k->tallies;
+    while (t && (t->generation != generation || t->attempt != attempt))
+        t = t->next;
+    if (t)
+        return t;
+    t = xcalloc(1, sizeof *t);
+    t->generation = generation;
+    t->attempt = attempt;
+    t->next = k->tallies;
+    k->tallies = t;
+    return t;
+}
+
+static void judge_order(const struct publish *p)
+{
+    char text[32] = "";
+    memcpy(text, p->parcel->body.data, p->parcel->body.len);
+    uint64_t serial = strtoull(text, NULL, 10);
+    if (serial < sim->book.last_work_serial)
+        fail("parcel %llu was overtaken by %llu", (unsigned long long)serial,
+             (unsigned long long)sim->book.last_work_serial);
+    sim->book.last_work_serial = serial;
+}
+
+/* A copy lies in a work queue. */
+void judge_stored(const struct publish *p)
+{
+    const struct copy *c = &p->copy;
+    if (sim->class == CLASS_QUIET)
+        judge_order(p);
+    if (!p->grant || c->in_doubt || c->unchecked || c->no_key)
+        return;
+    struct tally *t =
+        find_tally(&sim->book.keys[p->key], p->grant->generation, c->attempt > 1 ? c->attempt : 1);
+    if (++t->unmarked > 1)
+        fail("two unmarked copies of k%d, attempt %u, in one window", p->key, t->attempt);
+}
+
+static void judge_confirmed(struct publish *p)
+{
+    struct sighting *s = judge_sighting(p->tag);
+    struct grant *g = p->grant;
+    bool work = p->copy.target == TARGET_WORK;
+    s->confirmed = true;
+    bool unchecked = p->copy.unchecked || p->copy.reason == PARK_STORE_FAILURE;
+    s->grant = unchecked ? NULL : g;
+    sim->book.forwarded += work;
+    sim->book.parked += !work;
+    if (g && work)
+        g->confirmed_work = true;
+    else if (g)
+        g->confirmed_parking = true;
+    if (g)
+        g->confirmed_at = server_wall(&sim->store);
+    if (p->key == SIM_NO_KEY)
+        return;
+    sim->book.keys[p->key].confirmed_work += work;
+    sim->book.keys[p->key].confirmed_parking += !work;
+}
+
+/* The relay reads the broker's answer. */
+void judge_answer(struct publish *p)
+{
+    bool one_queue = sim->route.to.queue != NULL;
+    switch ((enum sink_answer)p->answer) {
+    case SINK_CONFIRMED: judge_confirmed(p); return;
+    case SINK_RETURNED: break;
+    case SINK_NACKED:
+        if (!one_queue)
+            return;
+        break;
+    }
+    if (p->grant && p->copy.target == TARGET_WORK)
+        p->grant->unresolved--;
+}
+
+/* ---- Acknowledging: nothing is lost ---- */
+
+static void judge_duplicate(struct relay_process *r, const struct sighting *s)
+{
+    if (s->key == SIM_NO_KEY) {
+        fail("r%d acknowledges parcel %llu, which has no key and no copy", r->slot,
+             (unsigned long long)s->serial);
+        return;
+    }
+    const struct seen_record *seen = &r->seen[s->key];
+    const struct record_life *life = &seen->record.now;
+    if (seen->at < s->at) {
+        fail("r%d acknowledges parcel %llu of k%d without a confirmed copy or a record", r->slot,
+             (unsigned long long)s->serial, s->key);
+        return;
+    }
+    bool comes_back = s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
+    if (comes_back && life->state != RECORD_COMPLETED && life->number <= s->attempt)
+        fail("r%d takes parcel %llu of k%d, which came back, for a duplicate", r->slot,
+             (unsigned long long)s->serial, s->key);
+    if (!comes_back && s->kind != PARCEL_PLAIN)
+        fail("r%d takes parcel %llu of k%d, of kind %d, for a duplicate", r->slot,
+             (unsigned long long)s->serial, s->key, (int)s->kind);
+    sim->book.duplicates++;
+}
+
+void judge_ack(struct relay_process *r, uint64_t tag, bool reject)
+{
+    struct sighting *s = judge_sighting(tag);
+    trace("r%d: %s tag %llu, parcel %llu", r->slot, reject ? "rejects" : "acknowledges",
+          (unsigned long long)tag, (unsigned long long)s->serial);
+    if (s->acked)
+        fail("r%d acknowledges tag %llu twice", r->slot, (unsigned long long)tag);
+    s->acked = true;
+    if (reject) {
+        if (s->kind != PARCEL_UNREADABLE || !sim->broker.dead_letters)
+            fail("r%d rejects parcel %llu, which would be lost or could be relayed", r->slot,
+                 (unsigned long long)s->serial);
+    } else if (!s->confirmed) {
+        judge_duplicate(r, s);
+    } else if (s->grant && !s->grant->answered) {
+        fail("r%d acknowledges parcel %llu before the store answered its recording", r->slot,
+             (unsigned long long)s->serial);
+    }
+}
+
+/* ---- After a turn, and at the end ---- */
+
+void judge_turn(struct relay_process *r, int64_t sleep)
+{
+    size_t most = 2 * (size_t)sim->route.from.prefetch;
+    if (r->live > most)
+        fail("r%d holds %zu messages with a prefetch of %lld", r->slot, r->live,
+             (long long)sim->route.from.prefetch);
+    bool same_moment = sleep <= 0 && r->stalled_at == sim->now;
+    r->stalled = same_moment ? r->stalled + 1 : 0;
+    r->stalled_at = sim->now;
+    if (r->stalled > SIM_STALL_TURNS)
+        fail("r%d turns without sleeping and without getting on", r->slot);
+}
+
+static void judge_key_end(struct world *w, int key)
+{
+    const struct key_book *k = &w->book.keys[key];
+    int copies = k->confirmed_work + k->confirmed_parking;
+    if (k->produced > 0 && copies == 0)
+        fail("k%d was produced and has no copy", key);
+    struct record there;
+    if (!server_read(&w->store, key, &there))
+        fail("k%d still has a foreign value", key);
+    bool strict =
+        w->class != CLASS_FORGETFUL && w->route.on_store_failure == STORE_FAILURE_HOLD;
+    if (strict && there.now.state == RECORD_PENDING)
+        fail("k%d is left pending", key);
+}
+
+void judge_end(struct world *w)
+{
+    for (int key = 0; key < SIM_KEYS && !w->failed; key++)
+        judge_key_end(w, key);
+    for (int i = 0; i < w->relay_count; i++) {
+        if (w->relays[i].live > 0)
+            fail("r%d still holds %zu messages", i, w->relays[i].live);
+    }
+}
