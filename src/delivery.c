@@ -83,19 +83,18 @@ static void read_own(const struct past *past, const struct delivery_origin *orig
 {
     int64_t attempt;
     int64_t first_seen;
-    if (!read_life(past, &attempt, &first_seen))
+    if (!read_life(past, &attempt, &first_seen)) {
         d->kind = DELIVERY_BAD_HEADER;
-    else if (past->reason.type)
+        return;
+    }
+    d->attempt = (uint32_t)attempt;
+    d->first_seen = first_seen;
+    if (past->reason.type)
         d->kind = DELIVERY_PUT_BACK;
     else if (has_died(past, origin))
         d->kind = DELIVERY_RETRY;
     else
         d->kind = DELIVERY_LOOP;
-
-    if (d->kind == DELIVERY_PUT_BACK || d->kind == DELIVERY_RETRY) {
-        d->attempt = (uint32_t)attempt;
-        d->first_seen = first_seen;
-    }
 }
 
 struct delivery delivery_read(struct span properties, bool redelivered,

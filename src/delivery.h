@@ -22,8 +22,8 @@ enum delivery_kind {
 
 struct delivery {
     enum delivery_kind kind;
-    uint32_t attempt;   /* RETRY, PUT_BACK: of the copy that came back, 1 or more */
-    int64_t first_seen; /* RETRY, PUT_BACK: of that copy's record, ms since 1970 */
+    uint32_t attempt;   /* RETRY, PUT_BACK, LOOP: of the copy that came back, 1 or more */
+    int64_t first_seen; /* RETRY, PUT_BACK, LOOP: of that copy's record, ms since 1970 */
     bool redelivered;   /* the broker says so */
     bool other_route;   /* PLAIN: bears another route's x-onlyonce-route, and an x-death */
 };

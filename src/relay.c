@@ -241,7 +241,7 @@ static void wake(struct relay *r)
 
 static bool comes_back(const struct message *m)
 {
-    return m->delivery.kind == DELIVERY_RETRY || m->delivery.kind == DELIVERY_PUT_BACK;
+    return m->delivery.attempt > 0;
 }
 
 /* What the copy says: of its claim if it has one, else of what the delivery brought along. */

@@ -66,7 +66,7 @@ static void run_cases(const struct past_case *cases, size_t count,
         build_case(c, &table);
         struct delivery d = read_table(&table, false, origin);
         buffer_free(&table);
-        bool is_back = c->want == DELIVERY_RETRY || c->want == DELIVERY_PUT_BACK;
+        bool is_back = c->want_attempt > 0;
         int64_t want_first_seen = is_back ? FIRST_SEEN : 0;
         if (d.kind != c->want || d.attempt != c->want_attempt || d.first_seen != want_first_seen ||
             d.other_route != c->want_other_route)
@@ -94,12 +94,12 @@ static void reads_what_comes_back_from_a_queue(void **state)
         {"a second retry", "payments", SEEN, "2", NULL, "", "payments.work", DELIVERY_RETRY, 2,
          false},
         {"dead-lettered by another queue", "payments", SEEN, "2", NULL, "", "other", DELIVERY_LOOP,
-         0, false},
+         2, false},
         {"published to the queue by another exchange", "payments", SEEN, "2", NULL, "jobs",
-         "payments.work", DELIVERY_LOOP, 0, false},
-        {"dead-lettered by nobody knows", "payments", SEEN, "2", NULL, "", NULL, DELIVERY_LOOP, 0,
+         "payments.work", DELIVERY_LOOP, 2, false},
+        {"dead-lettered by nobody knows", "payments", SEEN, "2", NULL, "", NULL, DELIVERY_LOOP, 2,
          false},
-        {"nothing says why", "payments", SEEN, NULL, NULL, NULL, NULL, DELIVERY_LOOP, 0, false},
+        {"nothing says why", "payments", SEEN, NULL, NULL, NULL, NULL, DELIVERY_LOOP, 1, false},
         {"put back", "payments", SEEN, "7", "stale", NULL, NULL, DELIVERY_PUT_BACK, 7, false},
         {"put back, for a reason of tomorrow", "payments", SEEN, NULL, "", NULL, NULL,
          DELIVERY_PUT_BACK, 1, false},
@@ -116,8 +116,8 @@ static void reads_what_comes_back_from_an_exchange(void **state)
         {"a retry", "payments", SEEN, "2", NULL, "jobs", "any", DELIVERY_RETRY, 2, false},
         {"a retry of an unknown queue", "payments", SEEN, "2", NULL, "jobs", NULL, DELIVERY_RETRY,
          2, false},
-        {"another exchange", "payments", SEEN, "2", NULL, "job", "any", DELIVERY_LOOP, 0, false},
-        {"the default exchange", "payments", SEEN, "2", NULL, "", "jobs", DELIVERY_LOOP, 0, false},
+        {"another exchange", "payments", SEEN, "2", NULL, "job", "any", DELIVERY_LOOP, 2, false},
+        {"the default exchange", "payments", SEEN, "2", NULL, "", "jobs", DELIVERY_LOOP, 2, false},
     };
     run_cases(cases, sizeof cases / sizeof *cases, &to_exchange);
 }
@@ -348,7 +348,8 @@ static void survives_random_bytes(void **state)
             table.data[build_random(&seed) % table.len] = (uint8_t)build_random(&seed);
         struct delivery d = read_table(&table, false, &to_queue);
         kinds[d.kind]++;
-        bool is_back = d.kind == DELIVERY_RETRY || d.kind == DELIVERY_PUT_BACK;
+        bool is_back =
+            d.kind == DELIVERY_RETRY || d.kind == DELIVERY_PUT_BACK || d.kind == DELIVERY_LOOP;
         assert_true(is_back ? d.attempt >= 1 && d.first_seen >= 1
                             : d.attempt == 0 && d.first_seen == 0);
         buffer_free(&table);
