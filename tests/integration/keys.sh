@@ -40,8 +40,8 @@ bodies() {
 # load NAME PLACE SEED : 1500 ids and 750 duplicates; every id arrives once, nothing else does.
 load() {
   rig_load --queue "$1.in" --count 1500 --duplicates 33 --id-in "$2" --seed "$3" --prefix "$1-" &&
-    rig_wait_until "[ \"\$(rig_queue_depth $1.in)\" = 0 ]" 30 &&
-    rig_wait_until "[ \"\$(rig_queue_depth $1.work)\" -ge 1500 ]" 30 &&
+    rig_wait_empty "$1.in" 30 &&
+    rig_wait_depth "$1.work" 1500 30 &&
     rig_account --work "$1.work" --park "$1.in.parked" --in "$1.in" --count 1500 --id-in "$2" \
       --prefix "$1-" --max-marked 0 --max-parked 0
 }
@@ -126,7 +126,10 @@ rig_post --queue either.in --message-id fence3 --body fence
 rig_check "a route's keys are its own" bodies id 1 '["2"]'
 rig_check "a route's keys are its own, both ways" bodies either 2 '["1","fence"]'
 
-rig_check "a copy says its route, its key and when the key was first seen" \
-  eval 'rig_post --queue id.in --message-id "~ü x" && rig_takes id.work 1 \
-   "(.[0].headers | .[\"x-onlyonce-route\"] == \"id\" and .[\"x-onlyonce-key\"] == \"~7E~C3~BC~20x\" and
-     (now * 1000 - .[\"x-onlyonce-first-seen\"] | . > -1000 and . < 20000) and length == 3)"'
+says_what_it_is() {
+  rig_post --queue id.in --message-id "~ü x" &&
+    rig_takes id.work 1 ".[0].headers |
+      .[\"x-onlyonce-route\"] == \"id\" and .[\"x-onlyonce-key\"] == \"~7E~C3~BC~20x\" and
+      (now * 1000 - .[\"x-onlyonce-first-seen\"] | . > -1000 and . < 20000) and length == 3"
+}
+rig_check "a copy says its route, its key and when the key was first seen" says_what_it_is

@@ -206,6 +206,16 @@ rig_queue_consumers() {
   "$RIG_BUILD/tests/depth" --amqp "$RIG_AMQP_URL" --consumers "$1"
 }
 
+# rig_wait_depth QUEUE COUNT SECONDS : until so many messages, or more, are ready in it.
+rig_wait_depth() {
+  rig_wait_until "[ \"\$(rig_queue_depth $1)\" -ge $2 ]" "$3"
+}
+
+# rig_wait_empty QUEUE SECONDS
+rig_wait_empty() {
+  rig_wait_until "[ \"\$(rig_queue_depth $1)\" = 0 ]" "$2"
+}
+
 # rig_queue_total QUEUE : ready and unacknowledged ones; takes some seconds, and lags by up to five.
 rig_queue_total() {
   rig_rabbitctl -q list_queues --no-table-headers name messages | awk -v q="$1" '$1 == q { print $2 }'
