@@ -190,7 +190,9 @@ static void judge_order(const struct publish *p)
 void judge_stored(const struct publish *p)
 {
     const struct copy *c = &p->copy;
-    if (sim->class == CLASS_QUIET)
+    if (p->key != SIM_NO_KEY)
+        sim->book.keys[p->key].stored++;
+    if (sim->class == CLASS_QUIET && judge_sighting(p->tag)->kind == PARCEL_PLAIN)
         judge_order(p);
     if (!p->grant || c->in_doubt || c->unchecked || c->no_key)
         return;
@@ -218,7 +220,6 @@ static void judge_confirmed(struct publish *p)
         g->confirmed_at = server_wall(&sim->store);
     if (p->key == SIM_NO_KEY)
         return;
-    sim->book.keys[p->key].confirmed_work += work;
     sim->book.keys[p->key].confirmed_parking += !work;
 }
 
@@ -302,7 +303,7 @@ void judge_turn(struct relay_process *r, int64_t sleep)
 static void judge_key_end(struct world *w, int key)
 {
     const struct key_book *k = &w->book.keys[key];
-    int copies = k->confirmed_work + k->confirmed_parking;
+    int copies = k->stored + k->confirmed_parking;
     if (k->produced > 0 && copies == 0)
         fail("k%d was produced and has no copy", key);
     struct record there;

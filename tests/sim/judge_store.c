@@ -297,9 +297,9 @@ static bool is_final(const struct relay_process *r, const struct grant *g, const
 void judge_answered(struct relay_process *r, int key, const struct store_op *op)
 {
     const struct record *told = op->answer == STORE_MET ? &op->met : &op->write;
-    if (op->answer != STORE_APPLIED && op->answer != STORE_MET)
+    if (op->answer == STORE_FENCED)
         return;
-    if (is_recorded(told))
+    if (op->answer != STORE_FOREIGN && is_recorded(told))
         r->seen[key] = (struct seen_record){.at = sim->now, .record = *told};
     if (!is_recorded(&op->write))
         return;
@@ -309,7 +309,7 @@ void judge_answered(struct relay_process *r, int key, const struct store_op *op)
                              ? g->claim == op->expect.claim
                              : g->number == op->expect.now.number);
         if (this_one && (g->confirmed_work || g->confirmed_parking) &&
-            (op->answer == STORE_APPLIED || is_final(r, g, &op->met)))
+            (op->answer != STORE_MET || is_final(r, g, &op->met)))
             g->answered = true;
     }
 }

@@ -66,6 +66,7 @@ void server_write(struct store_server *s, int key, const struct record *r, int64
 {
     struct entry *e = entry_of(s, key);
     *remember(s) = (struct undo){.key = key, .entry = *e};
+    e->foreign = false;
     e->exists = r->now.state != RECORD_NONE;
     if (!e->exists)
         return;

@@ -156,9 +156,10 @@ static void advance(struct world *w)
                              : 1000;
     if (w->depth > 0 && world_clean(w) && by > 2)
         by = 2;
-    int64_t wake = next_wake(w);
-    int64_t latest = (wake > w->now ? wake : w->now) + 20;
-    w->now = w->now + by < latest ? w->now + by : latest;
+    /* Nobody is woken late, but who stands still or is inside a call. */
+    int64_t wait = next_wake(w) - w->now;
+    int64_t most = (wait > 0 ? wait : 0) + 20 * (wait < INT64_MAX / 2);
+    w->now += by < most ? by : most;
 }
 
 /* Lets time pass with everybody at work who can be. */

@@ -253,7 +253,7 @@ struct key_book {
     struct grant *grants;
     struct tally *tallies;
     int produced;
-    int confirmed_work;
+    int stored; /* copies in work queues */
     int confirmed_parking;
 };
 
