@@ -204,9 +204,9 @@ static size_t claim_answers(struct relay *r, size_t count)
                 if (op->expect.now.state == RECORD_PENDING)
                     stats_add(r->stats, STAT_TAKEN_OVER, 1);
                 claimed(r, m, &op->write);
-            } else {
-                relay_unclaim(r, m, &op->write);
-                relay_duplicate(r, m);
+            } else { /* A noted completion took effect: now this is what was met. */
+                r->ops[i].met = op->write;
+                keep(r, met++, i);
             }
             break;
         case STORE_MET: keep(r, met++, i); break;
