@@ -3,6 +3,7 @@
 #include "clock.h"
 #include "frames.h"
 #include "login.h"
+#include "refusal.h"
 
 #include <amqp_tcp_socket.h>
 #include <assert.h>
@@ -143,56 +144,17 @@ static void fail_errno(struct link *l, int error)
     link_fail(l, "%s", strerror_r(error, text, sizeof text));
 }
 
-/* What the broker says of its own passing state, with a code that otherwise means "never". */
-static bool is_passing(struct span text)
+static void fail_refused(struct link *l, const char *what, const struct refusal *r)
 {
-    static const char *const signs[] = {"is down", "is stopped", "is reached"};
-    for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
-        if (text.len && memmem(text.data, text.len, signs[i], strlen(signs[i])))
-            return true;
-    return false;
-}
-
-enum link_failure link_judge(unsigned code, struct span text)
-{
-    switch (code) {
-    case AMQP_ACCESS_REFUSED:
-    case AMQP_NOT_FOUND:
-    case AMQP_RESOURCE_LOCKED:
-    case AMQP_PRECONDITION_FAILED:
-    case AMQP_NOT_ALLOWED:
-    case AMQP_NOT_IMPLEMENTED:
-    case AMQP_COMMAND_INVALID: return is_passing(text) ? LINK_FAILED : LINK_REFUSED;
-    default: return LINK_FAILED;
-    }
-}
-
-bool link_closed_by(amqp_rpc_reply_t reply, unsigned *code, struct span *text)
-{
-    if (reply.reply_type != AMQP_RESPONSE_SERVER_EXCEPTION || !reply.reply.decoded)
-        return false;
-    if (reply.reply.id == AMQP_CHANNEL_CLOSE_METHOD) {
-        const amqp_channel_close_t *close = reply.reply.decoded;
-        *code = close->reply_code;
-        *text = link_span(close->reply_text);
-        return true;
-    }
-    if (reply.reply.id == AMQP_CONNECTION_CLOSE_METHOD) {
-        const amqp_connection_close_t *close = reply.reply.decoded;
-        *code = close->reply_code;
-        *text = link_span(close->reply_text);
-        return true;
-    }
-    return false;
+    fail_as(l, refusal_is_final(r) ? LINK_REFUSED : LINK_FAILED, "%s: %u %.*s", what, r->code,
+            (int)r->text.len, (const char *)r->text.data);
 }
 
 enum link_failure link_rpc_failed(struct link *l, amqp_rpc_reply_t reply, const char *what)
 {
-    unsigned code;
-    struct span text;
-    if (link_closed_by(reply, &code, &text))
-        fail_as(l, link_judge(code, text), "%s: %u %.*s", what, code, (int)text.len,
-                (const char *)text.data);
+    struct refusal refusal;
+    if (refusal_of_reply(reply, &refusal))
+        fail_refused(l, what, &refusal);
     else if (reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION)
         link_fail(l, "%s: %s", what, amqp_error_string2(reply.library_error));
     else
@@ -392,35 +354,32 @@ int64_t link_deadline(const struct link *l)
 }
 
 /* The close is answered, in one attempt to send: the broker waits for that before it lets go. */
-static void take_close(struct link *l, bool channel, unsigned code, struct span text)
+static void take_close(struct link *l, const struct refusal *r)
 {
     if (l->started) {
         amqp_connection_close_ok_t ok = {0};
-        frames_put_method(&l->frames, channel ? LOGIN_CHANNEL : 0,
-                          channel ? AMQP_CHANNEL_CLOSE_OK_METHOD : AMQP_CONNECTION_CLOSE_OK_METHOD,
-                          &ok);
+        frames_put_method(
+            &l->frames, r->channel ? LOGIN_CHANNEL : 0,
+            r->channel ? AMQP_CHANNEL_CLOSE_OK_METHOD : AMQP_CONNECTION_CLOSE_OK_METHOD, &ok);
         link_flush(l, clock_now());
     }
-    fail_as(l, link_judge(code, text), "broker closed the %s: %u %.*s",
-            channel ? "channel" : "connection", code, (int)text.len, (const char *)text.data);
+    fail_refused(l, r->channel ? "broker closed the channel" : "broker closed the connection", r);
 }
 
 /* Methods about the connection itself. False: it is one for the caller. */
 static bool take_method(struct link *l, amqp_method_number_t id, void *decoded)
 {
-    if (id == AMQP_CONNECTION_BLOCKED_METHOD) {
+    struct refusal refusal;
+    if (refusal_of_method(id, decoded, &refusal)) {
+        take_close(l, &refusal);
+    } else if (id == AMQP_CONNECTION_BLOCKED_METHOD) {
         const amqp_connection_blocked_t *m = decoded;
         l->blocked = true;
         snprintf(l->blocked_reason, sizeof l->blocked_reason, "%.*s", (int)m->reason.len,
                  (const char *)m->reason.bytes);
     } else if (id == AMQP_CONNECTION_UNBLOCKED_METHOD) {
         l->blocked = false;
-    } else if (id == AMQP_CONNECTION_CLOSE_METHOD) {
-        const amqp_connection_close_t *m = decoded;
-        take_close(l, false, m->reply_code, link_span(m->reply_text));
-    } else if (id == AMQP_CHANNEL_CLOSE_METHOD) {
-        const amqp_channel_close_t *m = decoded;
-        take_close(l, true, m->reply_code, link_span(m->reply_text));
+        l->blocked_reason[0] = '\0';
     } else {
         return false;
     }

@@ -53,11 +53,6 @@ amqp_connection_state_t link_library(struct link *l);
 /* Takes the error of a failed RPC into link_error(), the link down; which kind it is. */
 enum link_failure link_rpc_failed(struct link *l, amqp_rpc_reply_t reply, const char *what);
 
-/* The code and text with which the broker closed the channel or connection on an RPC, and whether
- * that is its last word; false: the RPC failed otherwise, or not at all. */
-bool link_closed_by(amqp_rpc_reply_t reply, unsigned *code, struct span *text);
-enum link_failure link_judge(unsigned code, struct span text);
-
 /* Reopens channel 1 after the broker closed it on an RPC (a passive declare that found nothing). */
 bool link_reopen_channel(struct link *l) __attribute__((warn_unused_result));
 

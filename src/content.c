@@ -95,7 +95,7 @@ struct message *content_add(struct content *c, struct link *l, const struct link
     else
         add_body(c, l, frame->payload);
     struct message *m = c->message;
-    if (!link_is_up(l) || c->filled < m->body.len)
+    if (!m || !link_is_up(l) || c->filled < m->body.len)
         return NULL;
     c->message = NULL;
     c->begun = false;

@@ -19,9 +19,11 @@
 struct sink;
 
 enum sink_result {
-    SINK_PUBLISHED,  /* in the output buffer; the message must stay until its answer, or until the sink is closed */
-    SINK_UNREADABLE, /* nothing was sent: its properties cannot be read, or the broker would close the
-                      * channel at them (an expiration that is no number, a bare reply-to literal), */
+    SINK_PUBLISHED,  /* in the output buffer; the message must stay until its answer, or until the
+                        sink is closed */
+    SINK_UNREADABLE, /* nothing was sent: its properties cannot be read, or the broker would close
+                      * the channel at them (an expiration that is no number, a bare reply-to
+                      * literal), */
     SINK_TOO_LARGE   /* or its copy would not fit a frame, or a body as large was refused before */
 };
 
@@ -44,8 +46,8 @@ int sink_fd(const struct sink *s);
 short sink_events(const struct sink *s);
 void sink_read(struct sink *s, int64_t now);
 
-/* How many copies may be published now: `unconfirmed` less those in flight; 0 while blocked, down, or while
- * too much waits to be sent. */
+/* How many copies may be published now: `unconfirmed` less those in flight; 0 while blocked, down,
+ * or while too much waits to be sent. */
 size_t sink_room(const struct sink *s);
 /* Publishes m->copy. Only while sink_room() > 0. */
 enum sink_result sink_publish(struct sink *s, struct message *m)

@@ -1,5 +1,7 @@
 #include "topology.h"
 
+#include "refusal.h"
+
 #include <stdio.h>
 
 #define CHANNEL 1
@@ -10,14 +12,12 @@ struct thing {
     const char *name;
 };
 
-/* The code with which the broker closed the channel, for good reason; 0: it did nothing like it. */
+/* The code with which the broker closed the channel, if that is its last word; 0: it is not, or did
+ * not. */
 static unsigned refusal(amqp_rpc_reply_t reply)
 {
-    unsigned code;
-    struct span text;
-    if (!link_closed_by(reply, &code, &text) || reply.reply.id != AMQP_CHANNEL_CLOSE_METHOD)
-        return 0;
-    return link_judge(code, text) == LINK_REFUSED ? code : 0;
+    struct refusal r;
+    return refusal_of_reply(reply, &r) && r.channel && refusal_is_final(&r) ? r.code : 0;
 }
 
 static bool check(struct link *l, amqp_rpc_reply_t reply, const char *doing, struct thing t)

@@ -180,10 +180,11 @@ static uint8_t body_byte(size_t i)
 /* A message as if it had been delivered, to be published. */
 static struct message *new_message(const char *routing_key, struct span properties, size_t body)
 {
-    struct message *m = message_new(0, strlen(routing_key), properties.len, body);
+    struct span key = span_of(routing_key);
+    struct message *m = message_new(0, key.len, properties.len, body);
     uint8_t *to = (uint8_t *)(m + 1);
-    memcpy(to, routing_key, strlen(routing_key));
-    to += strlen(routing_key);
+    memcpy(to, key.data, key.len);
+    to += key.len;
     memcpy(to, properties.data, properties.len);
     to += properties.len;
     for (size_t i = 0; i < body; i++)
@@ -246,10 +247,10 @@ static void test_bodies_of_every_size_come_back(void **state)
                                    FRAME_ROOM - 1,
                                    FRAME_ROOM,
                                    FRAME_ROOM + 1,
-                                   2 * FRAME_ROOM - 1,
-                                   2 * FRAME_ROOM,
-                                   2 * FRAME_ROOM + 1,
-                                   1024 * 1024,
+                                   2UL * FRAME_ROOM - 1,
+                                   2UL * FRAME_ROOM,
+                                   2UL * FRAME_ROOM + 1,
+                                   1 << 20,
                                    9};
     struct bench b;
     set_up(&b);
