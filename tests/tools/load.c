@@ -60,6 +60,7 @@ struct load {
     uint64_t sent_tag; /* the last one used on this connection */
     uint64_t done_tag; /* all up to this one are settled */
     uint64_t sent, resent, nacked, returned;
+    bool refused; /* the broker closed the channel: trying again will not help */
     char *body;
 };
 
@@ -282,9 +283,14 @@ static bool take_frame(struct load *l, struct timeval wait, bool *took)
         settle(l, nack->delivery_tag, nack->multiple);
     } else if (frame.payload.method.id == AMQP_BASIC_RETURN_METHOD) {
         l->returned++;
-    } else {
-        fprintf(stderr, "the broker closed with method 0x%08X\n", frame.payload.method.id);
+    } else if (frame.payload.method.id == AMQP_CHANNEL_CLOSE_METHOD) {
+        const amqp_channel_close_t *close = frame.payload.method.decoded;
+        fprintf(stderr, "refused: %.*s\n", (int)close->reply_text.len,
+                (const char *)close->reply_text.bytes);
+        l->refused = true;
         return false;
+    } else {
+        return false; /* the connection was closed */
     }
     return true;
 }
@@ -367,7 +373,7 @@ static bool run(struct load *l, const struct timespec *start)
     if (!connect_once(l))
         return false;
     while (l->next < l->total || l->again_count > 0 || l->done_tag < l->sent_tag)
-        if (!step(l, start) && !reconnect(l))
+        if (!step(l, start) && (l->refused || !reconnect(l)))
             return false;
     client_close(l->c);
     l->c = NULL;
