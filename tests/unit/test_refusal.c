@@ -16,18 +16,16 @@ static void test_last_words(void **state)
     } table[] = {
         {"ACCESS_REFUSED - access to queue 'q' in vhost '/' refused for user 'u'", 403, true},
         {"NOT_FOUND - no queue 'q' in vhost '/'", 404, true},
-        {404,
-         "NOT_FOUND - home node 'rabbit@b' of durable queue 'q' in vhost '/' is down or "
+        {"NOT_FOUND - home node 'rabbit@b' of durable queue 'q' in vhost '/' is down or "
          "inaccessible",
-         false},
+         404, false},
         {"NOT_FOUND - queue 'q' in vhost '/' process is stopped by supervisor", 404, false},
         {"RESOURCE_LOCKED - cannot obtain exclusive access to locked queue 'q'", 405, true},
         {"PRECONDITION_FAILED - invalid arg 'x-delivery-limit' for queue 'q'", 406, true},
         {"NOT_ALLOWED - vhost v not found", 530, true},
-        {530,
-         "NOT_ALLOWED - access to vhost '/' refused for user 'u': connection limit (1) is "
+        {"NOT_ALLOWED - access to vhost '/' refused for user 'u': connection limit (1) is "
          "reached",
-         false},
+         530, false},
         {"CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", 320, false},
         {"INTERNAL_ERROR", 541, false},
         {"", 403, true},
