@@ -1,6 +1,6 @@
 /*
- * The judge: what the broker and the relays do, against design.md, section 1. It knows which copies really
- * exist and which answers were really given, and trusts nothing that a relay believes.
+ * The judge: what the broker and the relays do, against design.md, section 1. It knows which copies
+ * really exist and which answers were really given, and trusts nothing that a relay believes.
  */
 #include "sink.h"
 #include "world.h"
@@ -35,8 +35,7 @@ void trace(const char *fmt, ...)
 
 int key_index(struct span key)
 {
-    if (key.len == 2 && key.data[0] == 'k' && key.data[1] >= '0' &&
-        key.data[1] < '0' + SIM_KEYS)
+    if (key.len == 2 && key.data[0] == 'k' && key.data[1] >= '0' && key.data[1] < '0' + SIM_KEYS)
         return key.data[1] - '0';
     fail("an unknown key: %.*s", (int)key.len, (const char *)key.data);
     return 0;
@@ -55,6 +54,11 @@ void judge_free(struct world *w)
         while ((t = k->tallies)) {
             k->tallies = t->next;
             free(t);
+        }
+        struct confirmation *c;
+        while ((c = k->confirmations)) {
+            k->confirmations = c->next;
+            free(c);
         }
     }
     free(w->book.sightings);
@@ -76,15 +80,11 @@ void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag)
         }
         b->sightings[b->sighting_count++] = (struct sighting){0};
     }
-    *judge_sighting(tag) = (struct sighting){.serial = p->serial,
-                                             .kind = p->kind,
-                                             .key = p->key,
-                                             .attempt = p->attempt,
-                                             .at = sim->now};
+    *judge_sighting(tag) = (struct sighting){
+        .serial = p->serial, .kind = p->kind, .key = p->key, .attempt = p->attempt, .at = sim->now};
     r->live++;
-    trace("r%d: gets parcel %llu, k%d, kind %d, tag %llu%s", r->slot,
-          (unsigned long long)p->serial, p->key, (int)p->kind, (unsigned long long)tag,
-          p->redelivered ? ", redelivered" : "");
+    trace("r%d: gets parcel %llu, k%d, kind %d, tag %llu%s", r->slot, (unsigned long long)p->serial,
+          p->key, (int)p->kind, (unsigned long long)tag, p->redelivered ? ", redelivered" : "");
 }
 
 /* ---- Publishing ---- */
@@ -114,8 +114,8 @@ static void judge_claimed_copy(struct relay_process *r, const struct message *m,
     bool comes_back = s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
     if (p->copy.attempt > 1 && !p->copy.in_doubt &&
         !(comes_back && s->attempt == p->copy.attempt - 1))
-        fail("r%d publishes attempt %u of k%d, which nobody asked for", r->slot,
-             p->copy.attempt, p->key);
+        fail("r%d publishes attempt %u of k%d, which nobody asked for", r->slot, p->copy.attempt,
+             p->key);
 }
 
 static void judge_work_copy(struct relay_process *r, const struct message *m, struct publish *p)
@@ -150,8 +150,10 @@ void judge_publish(struct relay_process *r, const struct message *m, struct publ
           (unsigned long long)p->sequence);
     if (p->key != s->key && s->kind != PARCEL_UNREADABLE)
         fail("r%d took k%d for k%d", r->slot, s->key, p->key);
-    if (m->facts.claim && p->key != SIM_NO_KEY)
+    if (m->facts.claim && p->key != SIM_NO_KEY) {
+        p->claim = m->claim.claim;
         p->grant = judge_grant(r->incarnation, p->key, m->claim.claim);
+    }
     if (p->copy.target == TARGET_WORK)
         judge_work_copy(r, m, p);
     else if (p->copy.reason == PARK_NONE)
@@ -202,7 +204,21 @@ void judge_stored(const struct publish *p)
         fail("two unmarked copies of k%d, attempt %u, in one window", p->key, t->attempt);
 }
 
-static void judge_confirmed(struct publish *p)
+static void note_confirmation(uint32_t incarnation, const struct publish *p)
+{
+    struct key_book *k = &sim->book.keys[p->key];
+    struct confirmation *c = xcalloc(1, sizeof *c);
+    c->incarnation = incarnation;
+    c->claim = p->claim;
+    c->target = p->copy.target;
+    c->number = p->parcel->attempt;
+    c->first_seen = p->copy.first_seen;
+    c->next = k->confirmations;
+    k->confirmations = c;
+    k->confirmed_parking += p->copy.target == TARGET_PARKING;
+}
+
+static void judge_confirmed(struct relay_process *r, struct publish *p)
 {
     struct sighting *s = judge_sighting(p->tag);
     struct grant *g = p->grant;
@@ -218,17 +234,16 @@ static void judge_confirmed(struct publish *p)
         g->confirmed_parking = true;
     if (g)
         g->confirmed_at = server_wall(&sim->store);
-    if (p->key == SIM_NO_KEY)
-        return;
-    sim->book.keys[p->key].confirmed_parking += !work;
+    if (p->key != SIM_NO_KEY)
+        note_confirmation(r->incarnation, p);
 }
 
 /* The relay reads the broker's answer. */
-void judge_answer(struct publish *p)
+void judge_answer(struct relay_process *r, struct publish *p)
 {
     bool one_queue = sim->route.to.queue != NULL;
     switch ((enum sink_answer)p->answer) {
-    case SINK_CONFIRMED: judge_confirmed(p); return;
+    case SINK_CONFIRMED: judge_confirmed(r, p); return;
     case SINK_RETURNED: break;
     case SINK_NACKED:
         if (!one_queue)
@@ -289,7 +304,8 @@ void judge_ack(struct relay_process *r, uint64_t tag, bool reject)
 
 void judge_turn(struct relay_process *r, int64_t sleep)
 {
-    size_t most = 2 * (size_t)sim->route.from.prefetch;
+    /* Copies in flight outlive their deliveries, so those of a lost connection come on top. */
+    size_t most = (size_t)(2 * sim->route.from.prefetch + sim->route.to.unconfirmed);
     if (r->live > most)
         fail("r%d holds %zu messages with a prefetch of %lld", r->slot, r->live,
              (long long)sim->route.from.prefetch);
@@ -309,9 +325,11 @@ static void judge_key_end(struct world *w, int key)
     struct record there;
     if (!server_read(&w->store, key, &there))
         fail("k%d still has a foreign value", key);
-    bool strict =
-        w->class != CLASS_FORGETFUL && w->route.on_store_failure == STORE_FAILURE_HOLD;
-    if (strict && there.now.state == RECORD_PENDING)
+    bool strict = w->class != CLASS_FORGETFUL && w->route.on_store_failure == STORE_FAILURE_HOLD;
+    /* Parked without a claim, after a try that left it in doubt: that is the truth. */
+    bool doubtful =
+        !there.session[0] && there.now.in_doubt && w->route.on_unroutable == UNROUTABLE_PARK;
+    if (strict && there.now.state == RECORD_PENDING && !doubtful)
         fail("k%d is left pending", key);
 }
 

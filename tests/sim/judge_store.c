@@ -1,6 +1,7 @@
 /*
- * The judge: what relays write into the store, against design.md, section 2. Records are never downgraded, nobody
- * writes over another's live claim, doubt and notes stick, and only a confirm makes a record.
+ * The judge: what relays write into the store, against design.md, section 2. Records are never
+ * downgraded, nobody writes over another's live claim, doubt and notes stick, and only a confirm
+ * makes a record.
  */
 #include "sim_store.h"
 #include "world.h"
@@ -56,16 +57,23 @@ static int64_t slack(void)
     return sim->class == CLASS_FORGETFUL ? 500 : 0;
 }
 
+/* Owned by this session. */
 static bool is_own(const struct write *w)
 {
     return w->old->session[0] && strcmp(w->old->session, w->session) == 0;
 }
 
+/* Or by a former session of the same worker, which a note on the record kept from being moved. */
+static bool was_own(const struct write *w)
+{
+    return w->old->session[0] && server_incarnation(w->old->session) == w->incarnation;
+}
+
 static bool is_abandoned(const struct write *w)
 {
     int64_t age = server_wall(&sim->store) - w->old->now.since;
-    return !w->old->session[0] || !w->owner_lived ||
-           age > 2 * sim->route.hold_limit - slack() || sim->class == CLASS_FORGETFUL;
+    return !w->old->session[0] || !w->owner_lived || age > 2 * sim->route.hold_limit - slack() ||
+           sim->class == CLASS_FORGETFUL;
 }
 
 /* ---- Pending ---- */
@@ -88,7 +96,7 @@ static void note_grant(const struct write *w)
 static void judge_left(const struct write *w)
 {
     const struct record_life *old = &w->old->now, *new = &w->new->now;
-    if (old->state != RECORD_PENDING || !is_own(w))
+    if (old->state != RECORD_PENDING || !was_own(w))
         wrong(w, "leaves a claim that is not its own");
     else if (!new->in_doubt || new->number != old->number || new->first_seen != old->first_seen ||
              new->completed != old->completed)
@@ -105,7 +113,7 @@ static void judge_takeover(const struct write *w)
     }
     if (!is_abandoned(w))
         wrong(w, "takes over a live claim");
-    if (!new->in_doubt && new->number <= old->number)
+    if (!new->in_doubt &&new->number <= old->number)
         wrong(w, "takes over without doubt");
     if (new->number < old->number || new->first_seen != old->first_seen)
         wrong(w, "takes over and changes number or first-seen");
@@ -157,16 +165,26 @@ static void judge_times(const struct write *w, const struct grant *g)
         wrong(w, "records for less than the window");
 }
 
+/* Did this relay read a confirm of a copy under that claim, and where does the copy lie? */
+static bool is_confirmed(const struct write *w, enum record_state as)
+{
+    const struct confirmation *c = sim->book.keys[w->key].confirmations;
+    for (; c; c = c->next) {
+        bool there = as == RECORD_COMPLETED ||
+                     c->target == (as == RECORD_PARKED ? TARGET_PARKING : TARGET_WORK);
+        if (c->incarnation == w->incarnation && c->claim == w->old->claim && there)
+            return true;
+    }
+    return false;
+}
+
 static void judge_recording(const struct write *w, const struct grant *g)
 {
     const struct record_life *old = &w->old->now, *new = &w->new->now;
-    bool confirmed = g && (new->state == RECORD_FORWARDED ? g->confirmed_work
-                           : new->state == RECORD_PARKED
-                               ? g->confirmed_parking
-                               : g->confirmed_work || g->confirmed_parking);
-    if (!confirmed)
+    if (!is_confirmed(w, new->state))
         wrong(w, "records what was not confirmed");
-    if (old->completed != new->completed || (old->completed != 0) != (new->state == RECORD_COMPLETED))
+    if (old->completed != new->completed ||
+        (old->completed != 0) != (new->state == RECORD_COMPLETED))
         wrong(w, "records and drops a completion, or makes one up");
     if (new->first_seen != old->first_seen || (old->in_doubt && !new->in_doubt))
         wrong(w, "records and loses first-seen or doubt");
@@ -197,11 +215,11 @@ static void judge_restoring(const struct write *w, const struct grant *g)
 static void judge_over_parked(const struct write *w)
 {
     const struct record_life *old = &w->old->now, *new = &w->new->now;
-    const struct grant *g = sim->book.keys[w->key].grants;
-    while (g && !(g->incarnation == w->incarnation && g->number == new->number &&
-                  g->confirmed_work))
-        g = g->next;
-    if (!g || new->state != RECORD_FORWARDED || new->number != old->number ||
+    const struct confirmation *c = sim->book.keys[w->key].confirmations;
+    while (c && !(c->incarnation == w->incarnation && c->target == TARGET_WORK &&
+                  c->number == new->number && c->first_seen == new->first_seen))
+        c = c->next;
+    if (!c || new->state != RECORD_FORWARDED || new->number != old->number ||
         new->first_seen != old->first_seen)
         wrong(w, "writes over a parked record");
     judge_times(w, NULL);
@@ -220,10 +238,13 @@ static void judge_record(const struct write *w)
         wrong(w, "makes or changes a record without a claim");
         return;
     }
-    if (!is_own(w)) {
-        if (!is_abandoned(w) || !old->completed || new->state != RECORD_COMPLETED ||
-            new->number != old->number || new->first_seen != old->first_seen)
-            wrong(w, "writes over somebody else's claim");
+    bool completes = is_abandoned(w) && old->completed &&
+                     new->state == RECORD_COMPLETED &&new->number ==
+                         old->number &&new->first_seen == old->first_seen;
+    if (completes && !is_own(w))
+        return;
+    if (!was_own(w)) {
+        wrong(w, "writes over somebody else's claim");
         return;
     }
     const struct grant *g = judge_grant(w->incarnation, w->key, w->old->claim);
@@ -236,7 +257,7 @@ static void judge_record(const struct write *w)
 static void judge_removal(const struct write *w)
 {
     const struct record *old = w->old;
-    if (old->now.state != RECORD_PENDING || !is_own(w)) {
+    if (old->now.state != RECORD_PENDING || !was_own(w)) {
         wrong(w, "removes what is not its own");
         return;
     }
@@ -289,8 +310,8 @@ static bool is_final(const struct relay_process *r, const struct grant *g, const
 {
     bool mine = met->now.state == RECORD_PENDING && met->session[0] && met->claim == g->claim &&
                 server_incarnation(met->session) == r->incarnation;
-    bool parked = met->now.state == RECORD_PARKED && met->now.number == g->number &&
-                  g->confirmed_work;
+    bool parked =
+        met->now.state == RECORD_PARKED && met->now.number == g->number && g->confirmed_work;
     return !mine && !parked;
 }
 
@@ -304,10 +325,10 @@ void judge_answered(struct relay_process *r, int key, const struct store_op *op)
     if (!is_recorded(&op->write))
         return;
     for (struct grant *g = sim->book.keys[key].grants; g; g = g->next) {
-        bool this_one = g->incarnation == r->incarnation &&
-                        (op->expect.now.state == RECORD_PENDING
-                             ? g->claim == op->expect.claim
-                             : g->number == op->expect.now.number);
+        bool this_one =
+            g->incarnation == r->incarnation &&
+            (op->expect.now.state == RECORD_PENDING ? g->claim == op->expect.claim
+                                                    : g->number == op->expect.now.number);
         if (this_one && (g->confirmed_work || g->confirmed_parking) &&
             (op->answer != STORE_MET || is_final(r, g, &op->met)))
             g->answered = true;

@@ -147,11 +147,11 @@ static int report(const struct options *o)
         for (int c = 0; c < CLASS_COUNT; c++)
             all.classes[c] += j->classes[c];
     }
-    printf("worlds: %llu quiet, %llu with one relay, %llu with several, %llu faulty, %llu forgetful\n",
-           (unsigned long long)all.classes[CLASS_QUIET], (unsigned long long)all.classes[CLASS_ONE],
-           (unsigned long long)all.classes[CLASS_MANY],
-           (unsigned long long)all.classes[CLASS_FAULTY],
-           (unsigned long long)all.classes[CLASS_FORGETFUL]);
+    printf(
+        "worlds: %llu quiet, %llu with one relay, %llu with several, %llu faulty, %llu forgetful\n",
+        (unsigned long long)all.classes[CLASS_QUIET], (unsigned long long)all.classes[CLASS_ONE],
+        (unsigned long long)all.classes[CLASS_MANY], (unsigned long long)all.classes[CLASS_FAULTY],
+        (unsigned long long)all.classes[CLASS_FORGETFUL]);
     printf("messages: %llu forwarded, %llu parked, %llu duplicates, %llu marked in doubt; %llu "
            "crashes\n",
            (unsigned long long)all.forwarded, (unsigned long long)all.parked,

@@ -14,7 +14,7 @@ struct rng {
 
 void rng_seed(struct rng *r, uint64_t seed);
 uint64_t rng_next(struct rng *r);
-uint32_t rng_below(struct rng *r, uint32_t n);               /* 0 to n - 1; n > 0 */
+uint32_t rng_below(struct rng *r, uint32_t n);                 /* 0 to n - 1; n > 0 */
 int64_t rng_between(struct rng *r, int64_t low, int64_t high); /* both included */
 bool rng_chance(struct rng *r, uint32_t per_mille);
 

@@ -232,7 +232,8 @@ void server_apply_late(struct store_server *s, bool all)
 
 /* ---- Forgetting ---- */
 
-/* Another server takes over, which had not got the newest writes. Nothing sent to the old one counts. */
+/* Another server takes over, which had not got the newest writes. Nothing sent to the old one
+ * counts. */
 void server_failover(struct store_server *s)
 {
     struct late_call *call;

@@ -17,7 +17,7 @@ static bool half(void)
 static enum fault_class choose_class(void)
 {
     uint32_t n = below(100);
-    return n < 5 ? CLASS_QUIET
+    return n < 5    ? CLASS_QUIET
            : n < 20 ? CLASS_ONE
            : n < 35 ? CLASS_MANY
            : n < 80 ? CLASS_FAULTY
@@ -31,8 +31,7 @@ static void choose_policies(struct world *w)
     r->on_missing_key = half() ? MISSING_KEY_FORWARD : MISSING_KEY_PARK;
     r->on_unroutable = half() ? UNROUTABLE_HOLD : UNROUTABLE_PARK;
     r->on_in_doubt = half() ? IN_DOUBT_FORWARD : IN_DOUBT_PARK;
-    r->on_dead_lettered =
-        rng_chance(&w->rng, 800) ? DEAD_LETTERED_FORWARD : DEAD_LETTERED_CHECK;
+    r->on_dead_lettered = rng_chance(&w->rng, 800) ? DEAD_LETTERED_FORWARD : DEAD_LETTERED_CHECK;
     r->on_store_failure = STORE_FAILURE_HOLD;
     if (!clean && rng_chance(&w->rng, 350))
         r->on_store_failure = half() ? STORE_FAILURE_FORWARD : STORE_FAILURE_PARK;
@@ -68,11 +67,11 @@ static void choose_route(struct world *w)
     w->store_config.name = r->store;
     w->store_config.session = rng_between(&w->rng, 6000, 12000);
     w->store_config.timeout = 1000;
-    w->rules = (struct claim_rules){.window = r->window,
-                                    .window_completed = -1,
-                                    .hold_limit = r->hold_limit,
-                                    .check_dead_lettered =
-                                        r->on_dead_lettered == DEAD_LETTERED_CHECK};
+    w->rules =
+        (struct claim_rules){.window = r->window,
+                             .window_completed = -1,
+                             .hold_limit = r->hold_limit,
+                             .check_dead_lettered = r->on_dead_lettered == DEAD_LETTERED_CHECK};
 }
 
 /* Each kind of fault is on in some seeds and off in others, so that every mixture comes. */

@@ -71,7 +71,7 @@ static void detach(struct publishes *list)
 {
     struct publish *p;
     TAILQ_FOREACH(p, list, link)
-        p->message = NULL;
+    p->message = NULL;
 }
 
 /* Polite or not, no answer is waited for; only a polite close sends what is unsent. */
@@ -214,7 +214,7 @@ struct message *sink_next(struct sink *s, enum sink_answer *answer)
     *answer = (enum sink_answer)p->answer;
     if (m->sequence != p->sequence)
         fail("a message was changed while it was with the sink");
-    judge_answer(p);
+    judge_answer(s->owner, p);
     TAILQ_REMOVE(&s->answered, p, link);
     s->in_flight--;
     broker_drop_publish(p);

@@ -1,6 +1,6 @@
 /* store.h against the simulated server, with everything that a network may do to a call. */
-#include "clock.h"
 #include "sim_store.h"
+#include "clock.h"
 #include "store.h"
 #include "world.h"
 
@@ -11,7 +11,7 @@ struct store {
     struct relay_process *owner;
     bool open;
     uint32_t epoch; /* of the server, when it connected */
-    int64_t base; /* the server's clock less the world's */
+    int64_t base;   /* the server's clock less the world's */
 };
 
 struct store *store_new(const struct store_config *config, const char *scope)

@@ -8,8 +8,8 @@ enum call_kind { CALL_OPS, CALL_OPEN, CALL_RENEW, CALL_END };
 
 struct call {
     enum call_kind kind;
-    uint32_t incarnation;              /* of the relay that calls; 0: people */
-    char session[SESSION_ID_LEN + 1];  /* CALL_OPS: "": unfenced */
+    uint32_t incarnation;             /* of the relay that calls; 0: people */
+    char session[SESSION_ID_LEN + 1]; /* CALL_OPS: "": unfenced */
     char former[STORE_FORMER_MAX][SESSION_ID_LEN + 1];
     size_t former_count;
     int64_t life;

@@ -132,7 +132,8 @@ static bool turn_someone(struct world *w)
 
 /* ---- Time ---- */
 
-/* When the next relay wants to be woken; those that stand still or are inside a call do not count. */
+/* When the next relay wants to be woken; those that stand still or are inside a call do not count.
+ */
 static int64_t next_wake(const struct world *w)
 {
     int64_t next = INT64_MAX;
@@ -224,7 +225,7 @@ static void broker_restarts(struct world *w)
         broker_cut_consumer(&w->broker, c, true);
     struct channel *ch;
     TAILQ_FOREACH(ch, &w->broker.channels, link)
-        broker_cut_channel(&w->broker, ch);
+    broker_cut_channel(&w->broker, ch);
 }
 
 static void stop(struct world *w)
@@ -257,9 +258,8 @@ static void put_foreign(struct world *w)
         there.now.state != RECORD_NONE)
         return;
     trace("fault: a foreign value under k%d", (int)(e - w->store.entries));
-    *e = (struct entry){.exists = true,
-                        .foreign = true,
-                        .expires = w->now + rng_between(&w->rng, 100, 5000)};
+    *e = (struct entry){
+        .exists = true, .foreign = true, .expires = w->now + rng_between(&w->rng, 100, 5000)};
 }
 
 static int64_t outage(struct world *w)
@@ -390,7 +390,8 @@ static void drain(struct world *w)
     int64_t until = w->now + CALM_MS;
     for (int i = 0; !is_drained(w) && !w->failed; i++) {
         if (i == CALM_STEPS || w->now > until) {
-            fail("does not drain: %d turns, %lld s", i, (long long)(w->now + CALM_MS - until) / 1000);
+            fail("does not drain: %d turns, %lld s", i,
+                 (long long)(w->now + CALM_MS - until) / 1000);
             return;
         }
         broker_pump(&w->broker);

@@ -2,9 +2,10 @@
  * world - the simulated world around the real relay: a broker, a store, a clock, people, and a
  * judge, all driven by one seed.
  *
- * The real worker.c and relay.c run in it unchanged. What they call of source.h, sink.h, store.h and clock.h
- * is replaced at link time by sim_source.c, sim_sink.c, sim_store.c and sim_clock.c, which keep
- * the promises of those headers and no more: whatever a network or a server may do, they do.
+ * The real worker.c and relay.c run in it unchanged. What they call of source.h, sink.h, store.h
+ * and clock.h is replaced at link time by sim_source.c, sim_sink.c, sim_store.c and sim_clock.c,
+ * which keep the promises of those headers and no more: whatever a network or a server may do, they
+ * do.
  *
  * Concurrency without threads: a call into the store (and some others) may, by the seed, run other
  * steps of the world before it acts and before it answers, so that other relays, people and faults
@@ -79,7 +80,7 @@ struct parcel {
     uint32_t attempt;   /* of a copy, or of the copy that it was, at least 1 */
     int64_t first_seen; /* likewise */
     bool redelivered;
-    bool finished;      /* a copy: its work is done, or it went back */
+    bool finished; /* a copy: its work is done, or it went back */
     struct buffer properties;
     struct buffer body;
 };
@@ -122,6 +123,7 @@ struct publish {
     uint64_t sequence;
     uint64_t tag;        /* of the delivery that it copies */
     struct grant *grant; /* the claim that it was published under, or NULL */
+    uint64_t claim;      /* its number, though it may not have been granted yet; 0: none */
     int key;
     struct copy copy;
     struct parcel *parcel; /* what is stored; NULL once it was */
@@ -220,9 +222,10 @@ struct relay_process {
     int stalled;
     struct source *source;
     struct sink *sink;
-    bool reads; /* it takes what the source sends */
+    bool reads;  /* it takes what the source sends */
     size_t live; /* its messages */
-    struct seen_record seen[SIM_KEYS]; /* the newest record that the store told it of, if recorded */
+    struct seen_record
+        seen[SIM_KEYS]; /* the newest record that the store told it of, if recorded */
 };
 
 /* ---- the judge's book ---- */
@@ -241,6 +244,16 @@ struct grant {
     bool answered;        /* the store answered the recording after the confirm */
 };
 
+/* A confirm that a relay read, and what its copy said. */
+struct confirmation {
+    struct confirmation *next; /* older */
+    uint32_t incarnation;
+    uint64_t claim; /* 0: it rested on none */
+    enum target target;
+    uint32_t number;
+    int64_t first_seen;
+};
+
 struct tally {
     struct tally *next;
     uint32_t generation;
@@ -249,9 +262,11 @@ struct tally {
 };
 
 struct key_book {
-    uint32_t generation; /* grows when its record expires, is released by an operator or forgotten */
+    uint32_t
+        generation; /* grows when its record expires, is released by an operator or forgotten */
     struct grant *grants;
     struct tally *tallies;
+    struct confirmation *confirmations;
     int produced;
     int stored; /* copies in work queues */
     int confirmed_parking;
@@ -264,7 +279,7 @@ struct sighting {
     int key;
     uint32_t attempt;
     int64_t at;
-    bool confirmed; /* a copy of its own was, */
+    bool confirmed;      /* a copy of its own was, */
     struct grant *grant; /* under this claim */
     bool acked;
 };
@@ -333,7 +348,7 @@ struct sighting *judge_sighting(uint64_t tag);
 void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag);
 void judge_publish(struct relay_process *r, const struct message *m, struct publish *p);
 void judge_stored(const struct publish *p); /* in a work queue */
-void judge_answer(struct publish *p);
+void judge_answer(struct relay_process *r, struct publish *p);
 void judge_ack(struct relay_process *r, uint64_t tag, bool reject);
 void judge_turn(struct relay_process *r, int64_t sleep);
 void judge_end(struct world *w);
@@ -367,7 +382,8 @@ void parcel_free(struct parcel *p);
 struct parcel *parcel_copy(struct broker *b, const struct parcel *from);
 /* A producer's message: `key` as its message_id. */
 void parcel_write_plain(struct parcel *p, int key);
-/* Adds an array of one or two tables, as RabbitMQ does on dead-lettering, and drops an attempt header. */
+/* Adds an array of one or two tables, as RabbitMQ does on dead-lettering, and drops an attempt
+ * header. */
 void parcel_add_death(struct parcel *p, const char *queue, const char *exchange, bool delayed);
 void parcel_spoil_attempt(struct parcel *p);
 void parcel_bear_other_route(struct parcel *p);
