@@ -65,10 +65,18 @@ size_t relay_count(const struct relay *r, enum place place)
 
 /* ---- Moving messages ---- */
 
+/* Those that need no claim are CLAIMED before those that had to ask: they are published in the
+ * order of arrival all the same. */
 static void enter(struct relay *r, struct message *m, enum place place)
 {
+    struct message *before = TAILQ_LAST(&r->places[place], message_list);
+    while (place == PLACE_CLAIMED && before && before->tag > m->tag)
+        before = TAILQ_PREV(before, message_list, link);
     m->place = place;
-    TAILQ_INSERT_TAIL(&r->places[place], m, link);
+    if (before)
+        TAILQ_INSERT_AFTER(&r->places[place], before, m, link);
+    else
+        TAILQ_INSERT_HEAD(&r->places[place], m, link);
     r->counts[place]++;
 }
 
