@@ -6,20 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *formatted(const char *fmt, va_list args) __attribute__((format(printf, 1, 0)));
-
-static char *formatted(const char *fmt, va_list args)
-{
-    va_list again;
-    va_copy(again, args);
-    int len = vsnprintf(NULL, 0, fmt, args);
-    assert(len >= 0);
-    char *out = xmalloc((size_t)len + 1);
-    vsnprintf(out, (size_t)len + 1, fmt, again);
-    va_end(again);
-    return out;
-}
-
 static void add_visible(struct buffer *out, const char *text)
 {
     for (const char *p = text; *p; p++) {
@@ -69,9 +55,11 @@ static void add_fault(struct faults *f, size_t line, const char *path, const cha
 void faults_add(struct faults *f, const char *path, const char *fmt, ...)
 {
     va_list args;
+    char *what;
     va_start(args, fmt);
-    char *what = formatted(fmt, args);
+    int len = vasprintf(&what, fmt, args);
     va_end(args);
+    assert(len >= 0);
     add_fault(f, line_of(f, path), path, what);
     free(what);
 }
@@ -79,9 +67,11 @@ void faults_add(struct faults *f, const char *path, const char *fmt, ...)
 void faults_add_at(struct faults *f, size_t line, const char *path, const char *fmt, ...)
 {
     va_list args;
+    char *what;
     va_start(args, fmt);
-    char *what = formatted(fmt, args);
+    int len = vasprintf(&what, fmt, args);
     va_end(args);
+    assert(len >= 0);
     add_fault(f, line, path, what);
     free(what);
 }
@@ -94,9 +84,11 @@ bool faults_full(const struct faults *f)
 char *faults_line(const struct faults *f, const char *path, const char *fmt, ...)
 {
     va_list args;
+    char *what;
     va_start(args, fmt);
-    char *what = formatted(fmt, args);
+    int len = vasprintf(&what, fmt, args);
     va_end(args);
+    assert(len >= 0);
     struct buffer out = {0};
     add_line(f, &out, line_of(f, path), path, what);
     free(what);
