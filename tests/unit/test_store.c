@@ -687,10 +687,11 @@ static void records_outlive_the_connection(void **state)
 
 /* ---- Several at once ---- */
 
-enum { RACERS = 2, RACE_KEYS = 1000 };
+enum { RACERS = 2, RACE_KEYS = 10000 };
 
 struct racer {
     pthread_t thread;
+    pthread_barrier_t *start;
     struct store *store;
     char session[SESSION_ID_LEN + 1];
     bool won[RACE_KEYS];
@@ -699,12 +700,13 @@ struct racer {
 static void *race(void *context)
 {
     struct racer *r = context;
-    char keys[RACE_KEYS][16];
+    char keys[50][16];
     struct store_op ops[50];
+    pthread_barrier_wait(r->start);
     for (size_t at = 0; at < RACE_KEYS; at += 50) {
         for (size_t i = 0; i < 50; i++) {
-            snprintf(keys[at + i], sizeof keys[0], "key%zu", at + i);
-            ops[i] = op_of(keys[at + i], nothing, pending(r->session, at + i + 1));
+            snprintf(keys[i], sizeof keys[i], "key%zu", at + i);
+            ops[i] = op_of(keys[i], nothing, pending(r->session, at + i + 1));
         }
         if (!store_apply(r->store, r->session, ops, 50))
             return NULL;
@@ -718,8 +720,11 @@ static void each_key_has_one_winner(void **state)
 {
     struct bench *b = *state;
     struct racer *racers = xcalloc(RACERS, sizeof *racers);
+    pthread_barrier_t start;
+    pthread_barrier_init(&start, NULL, RACERS);
     for (int i = 0; i < RACERS; i++) {
         snprintf(racers[i].session, sizeof racers[i].session, "%024d", i);
+        racers[i].start = &start;
         racers[i].store = another_store(b, "scope");
         open_session(racers[i].store, racers[i].session, MINUTE);
     }
@@ -733,6 +738,7 @@ static void each_key_has_one_winner(void **state)
     }
     for (size_t k = 0; k < RACE_KEYS; k++)
         assert_int_equal(racers[0].won[k] + racers[1].won[k], 1);
+    pthread_barrier_destroy(&start);
     free(racers);
 }
 
