@@ -538,6 +538,8 @@ static const struct case_of_fault contradictions[] = {
      "3: routes[0].from.exchange_type: means nothing without from.exchange; set that, or "
      "leave this out|3: routes[0].from.bindings: means nothing without from.exchange; set "
      "that, or leave this out"},
+    {"bindings of a faulty exchange", NULL, NULL, FROM("queue: in, exchange: [x], bindings: [a]"),
+     "3: routes[0].from.exchange: must be one value, not a list"},
     {"direct", NULL, NULL, FROM("queue: in, exchange: x, exchange_type: direct"),
      "3: routes[0].from.bindings: is missing: a direct exchange needs the routing keys to "
      "bind with"},
