@@ -14,11 +14,13 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <hiredis/hiredis.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -66,6 +68,7 @@ static void start_server(struct bench *b)
     snprintf(port, sizeof port, "%d", b->config.parsed.port);
     b->server = fork();
     if (b->server == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that crashes leaves no server behind */
         int quiet = open("/dev/null", O_WRONLY);
         dup2(quiet, STDOUT_FILENO);
         execlp("redis-server", "redis-server", "--port", port, "--bind", text_host, "--save", "",
@@ -137,6 +140,14 @@ static int set_up(void **state)
     return 0;
 }
 
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
 static int tear_down(void **state)
 {
     struct bench *b = *state;
@@ -144,7 +155,7 @@ static int tear_down(void **state)
     if (b->server)
         kill_server(b);
     if (b->folder[0])
-        rmdir(b->folder);
+        nftw(b->folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
     free(b);
     return 0;
 }
