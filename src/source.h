@@ -39,8 +39,8 @@ struct message *source_pull(struct source *s);
 /* Acknowledges, or rejects without requeue. Nothing happens if the message's epoch is over. */
 void source_ack(struct source *s, const struct message *m);
 void source_reject(struct source *s, const struct message *m);
-/* Does the inbound queue dead-letter what is rejected? Only known of a queue that we made
- * ourselves. */
+/* Does the inbound queue dead-letter what is rejected? Known only of one that is as we would make
+ * it. */
 bool source_dead_letters(const struct source *s);
 /* Stops the consumer: nothing new arrives, what was delivered can still be acknowledged. */
 void source_cancel(struct source *s);
