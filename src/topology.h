@@ -2,8 +2,9 @@
  * topology - the queues and exchanges of a route: looked for, made where missing, used as they are.
  *
  * `declare: true` looks first, passively: what exists is used as it is, what is missing is made,
- * durable. `declare: false` only looks. The parking queue belongs to the inbound one and follows its
- * `declare`; an exchange to publish to is only looked for. All through rabbitmq-c's RPCs, before link_start().
+ * durable. `declare: false` only looks. The parking queue belongs to the inbound one and follows
+ * its `declare`; an exchange to publish to is only looked for. All through rabbitmq-c's RPCs,
+ * before link_start().
  */
 #ifndef ONLYONCE_TOPOLOGY_H
 #define ONLYONCE_TOPOLOGY_H
