@@ -187,7 +187,10 @@ static bool take_life(struct reader *in, struct record_life *life)
         !take_optional_time(in, 'c', &life->completed))
         return false;
     life->in_doubt = take_field(in, 'd');
-    return true;
+    /* A record that was cut short is not one. */
+    bool ends = life->state != RECORD_PENDING;
+    return life->since > 0 && (life->ends > 0) == ends &&
+           (life->completed > 0 || life->state != RECORD_COMPLETED);
 }
 
 static bool take_owner(struct reader *in, struct record *r)
