@@ -72,7 +72,7 @@ static bool read_life(const struct past *past, int64_t *attempt, int64_t *first_
     *attempt = 1;
     if (past->attempt.type && !header_integer(&past->attempt, attempt))
         return false;
-    if (!past->first_seen.type || !header_integer(&past->first_seen, first_seen))
+    if (!header_integer(&past->first_seen, first_seen)) /* nor is one that is not there */
         return false;
     return *attempt >= 1 && *attempt <= UINT32_MAX && *first_seen >= 1;
 }

@@ -288,6 +288,11 @@ static void has_no_entry_in_a_malformed_death(void **state)
     assert_int_equal(kind_with_death('S', BYTES("payments.work"), &other_route), DELIVERY_LOOP);
     assert_false(other_route);
     assert_int_equal(kind_with_death('V', BYTES(""), &other_route), DELIVERY_LOOP);
+    struct buffer texts = {0};
+    build_value(&texts, 'S', buffer_span(&entry));
+    assert_int_equal(kind_with_death('A', buffer_span(&texts), &other_route), DELIVERY_LOOP);
+    assert_false(other_route);
+    buffer_free(&texts);
     for (size_t len = 0; len < whole.len; len++) {
         struct span cut = {whole.data, len};
         assert_int_equal(kind_with_death('A', cut, &other_route), DELIVERY_LOOP);
