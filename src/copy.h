@@ -46,6 +46,7 @@ struct copy {
     bool in_doubt;
     bool unchecked;
     bool no_key;
+    bool key_left_out; /* sink's answer: x-onlyonce-key did not fit */
 };
 
 enum copy_result {

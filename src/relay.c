@@ -323,6 +323,7 @@ static void count_copy(struct relay *r, const struct message *m)
     stats_add(r->stats, STAT_MARKED_UNCHECKED, c->unchecked);
     stats_add(r->stats, STAT_MARKED_NO_KEY, c->no_key);
     stats_add(r->stats, STAT_RETRIES, c->attempt > 1);
+    stats_add(r->stats, STAT_KEY_LEFT_OUT, c->key_left_out);
 }
 
 /* Says that copies are refused, once in a while: one line for an outage, not one for a message. */

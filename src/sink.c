@@ -194,6 +194,7 @@ enum sink_result sink_publish(struct sink *s, struct message *m)
         return SINK_UNREADABLE;
     if (!write_header(s, m, &result))
         return result == COPY_TOO_LARGE ? SINK_TOO_LARGE : SINK_UNREADABLE;
+    m->copy.key_left_out = result == COPY_WITHOUT_KEY;
     amqp_basic_publish_t publish = {.exchange = link_bytes(exchange_of(s, m)),
                                     .routing_key = link_bytes(routing_key_of(s, m)),
                                     .mandatory = 1};
