@@ -316,6 +316,20 @@ void judge_turn(struct relay_process *r, int64_t sleep)
         fail("r%d turns without sleeping and without getting on", r->slot);
 }
 
+/* In the end nobody is at any key, so a pending record is one that somebody forgot; but for these,
+ * which the next message of the key deals with: parked as unroutable, without a claim, after a try
+ * that left the key in doubt; completed while its session changed; claimed by a call of a dead
+ * process that arrived late. */
+static bool may_stay_pending(const struct world *w, const struct record *r)
+{
+    bool lives = false;
+    for (int i = 0; r->session[0] && i < w->relay_count; i++)
+        lives = lives || w->relays[i].incarnation == server_incarnation(r->session);
+    bool parked = !r->session[0] && r->now.in_doubt && w->route.on_unroutable == UNROUTABLE_PARK;
+    bool late = r->session[0] && !lives && w->faults.late_call > 0;
+    return parked || r->now.completed || late;
+}
+
 static void judge_key_end(struct world *w, int key)
 {
     const struct key_book *k = &w->book.keys[key];
@@ -326,10 +340,7 @@ static void judge_key_end(struct world *w, int key)
     if (!server_read(&w->store, key, &there))
         fail("k%d still has a foreign value", key);
     bool strict = w->class != CLASS_FORGETFUL && w->route.on_store_failure == STORE_FAILURE_HOLD;
-    /* Parked without a claim, after a try that left it in doubt: that is the truth. */
-    bool doubtful =
-        !there.session[0] && there.now.in_doubt && w->route.on_unroutable == UNROUTABLE_PARK;
-    if (strict && there.now.state == RECORD_PENDING && !doubtful)
+    if (strict && there.now.state == RECORD_PENDING && !may_stay_pending(w, &there))
         fail("k%d is left pending", key);
 }
 

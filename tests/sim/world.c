@@ -176,7 +176,7 @@ static void pass_time(struct world *w, int64_t ms)
         int64_t wake = next_wake(w);
         w->now = wake > w->now && wake < until ? wake : w->now + 50;
     }
-    if (w->now < until)
+    if (w->now < until && !world_clean(w)) /* They got nowhere; now they stand still. */
         w->now = until;
 }
 
