@@ -148,11 +148,15 @@ void judge_publish(struct relay_process *r, const struct message *m, struct publ
           p->copy.attempt, p->copy.in_doubt ? ", in doubt" : "",
           p->copy.unchecked ? ", unchecked" : "", (int)p->copy.reason,
           (unsigned long long)p->sequence);
+    if (!source_has(r->source, m))
+        fail("r%d publishes k%d, whose delivery is lost", r->slot, p->key);
     if (p->key != s->key && s->kind != PARCEL_UNREADABLE)
         fail("r%d took k%d for k%d", r->slot, s->key, p->key);
     if (m->facts.claim && p->key != SIM_NO_KEY) {
         p->claim = m->claim.claim;
         p->grant = judge_grant(r->incarnation, p->key, m->claim.claim);
+        if (p->grant)
+            p->grant->published = true;
     }
     if (p->copy.target == TARGET_WORK)
         judge_work_copy(r, m, p);
@@ -274,7 +278,7 @@ static void judge_duplicate(struct relay_process *r, const struct sighting *s)
     if (comes_back && life->state != RECORD_COMPLETED && life->number <= s->attempt)
         fail("r%d takes parcel %llu of k%d, which came back, for a duplicate", r->slot,
              (unsigned long long)s->serial, s->key);
-    if (!comes_back && s->kind != PARCEL_PLAIN)
+    if (!comes_back && s->kind != PARCEL_PLAIN && s->kind != PARCEL_TOO_LARGE)
         fail("r%d takes parcel %llu of k%d, of kind %d, for a duplicate", r->slot,
              (unsigned long long)s->serial, s->key, (int)s->kind);
     sim->book.duplicates++;
@@ -289,7 +293,8 @@ void judge_ack(struct relay_process *r, uint64_t tag, bool reject)
         fail("r%d acknowledges tag %llu twice", r->slot, (unsigned long long)tag);
     s->acked = true;
     if (reject) {
-        if (s->kind != PARCEL_UNREADABLE || !sim->broker.dead_letters)
+        bool hopeless = s->kind == PARCEL_UNREADABLE || s->kind == PARCEL_TOO_LARGE;
+        if (!hopeless || !sim->broker.dead_letters)
             fail("r%d rejects parcel %llu, which would be lost or could be relayed", r->slot,
                  (unsigned long long)s->serial);
     } else if (!s->confirmed) {
@@ -302,8 +307,23 @@ void judge_ack(struct relay_process *r, uint64_t tag, bool reject)
 
 /* ---- After a turn, and at the end ---- */
 
+/* Where nothing goes wrong, what was claimed in a turn was published in it. */
+static void judge_claims(const struct relay_process *r)
+{
+    for (int key = 0; key < SIM_KEYS; key++) {
+        const struct grant *g = sim->book.keys[key].grants;
+        struct record there;
+        if (!g || g->published || !server_read(&sim->store, key, &there))
+            continue;
+        if (there.now.state == RECORD_PENDING && there.claim == g->claim)
+            fail("r%d claims k%d and does not publish it in the same turn", r->slot, key);
+    }
+}
+
 void judge_turn(struct relay_process *r, int64_t sleep)
 {
+    if (sim->class == CLASS_QUIET)
+        judge_claims(r);
     /* Copies in flight outlive their deliveries, so those of a lost connection come on top. */
     size_t most = (size_t)(2 * sim->route.from.prefetch + sim->route.to.unconfirmed);
     if (r->live > most)
@@ -317,17 +337,17 @@ void judge_turn(struct relay_process *r, int64_t sleep)
 }
 
 /* In the end nobody is at any key, so a pending record is one that somebody forgot; but for these,
- * which the next message of the key deals with: parked as unroutable, without a claim, after a try
- * that left the key in doubt; completed while its session changed; claimed by a call of a dead
- * process that arrived late. */
+ * which the next message of the key deals with: left in doubt by a message that was parked as
+ * unroutable or is a duplicate elsewhere; completed while its session changed; claimed by a call of
+ * a dead process that arrived late. */
 static bool may_stay_pending(const struct world *w, const struct record *r)
 {
     bool lives = false;
     for (int i = 0; r->session[0] && i < w->relay_count; i++)
         lives = lives || w->relays[i].incarnation == server_incarnation(r->session);
-    bool parked = !r->session[0] && r->now.in_doubt && w->route.on_unroutable == UNROUTABLE_PARK;
+    bool left = !r->session[0] && r->now.in_doubt;
     bool late = r->session[0] && !lives && w->faults.late_call > 0;
-    return parked || r->now.completed || late;
+    return left || r->now.completed || late;
 }
 
 static void judge_key_end(struct world *w, int key)

@@ -98,7 +98,7 @@ static void copy_headers(const struct parcel *p, const char *without, struct buf
 
 void parcel_write_plain(struct parcel *p, int key)
 {
-    static const uint8_t persistent = 2;
+    static const uint8_t persistent = 2, zeros[SIM_FRAME_ROOM];
     char id[24];
     struct properties properties = {0};
     struct buffer table = {0};
@@ -106,6 +106,8 @@ void parcel_write_plain(struct parcel *p, int key)
     header_add_text(&table, "x-shop", span_of("north"));
     if (p->kind == PARCEL_UNREADABLE)
         buffer_add(&table, "\3odd?", 5); /* a field type that nobody knows */
+    if (p->kind == PARCEL_TOO_LARGE)
+        header_add_text(&table, "x-long", (struct span){zeros, sizeof zeros});
     set_property(&properties, PROPERTY_HEADERS, buffer_span(&table));
     set_property(&properties, PROPERTY_DELIVERY_MODE, (struct span){&persistent, 1});
     if (key != SIM_NO_KEY) {

@@ -27,7 +27,7 @@ static void produce(struct world *w)
     w->to_produce--;
     enum parcel_kind kind = PARCEL_PLAIN;
     if (w->broker.dead_letters && w->people_err && chance(80))
-        kind = PARCEL_UNREADABLE;
+        kind = chance(500) ? PARCEL_UNREADABLE : PARCEL_TOO_LARGE;
     else if (w->people_err && chance(60))
         kind = PARCEL_OTHER_ROUTE;
     /* Some keys are much more popular than others. */
@@ -37,7 +37,7 @@ static void produce(struct world *w)
     parcel_write_plain(p, key);
     if (kind == PARCEL_OTHER_ROUTE)
         parcel_bear_other_route(p);
-    if (key != SIM_NO_KEY && kind != PARCEL_UNREADABLE)
+    if (key != SIM_NO_KEY && kind != PARCEL_UNREADABLE && kind != PARCEL_TOO_LARGE)
         w->book.keys[key].produced++;
     send(w, p);
 }

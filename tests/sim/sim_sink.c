@@ -6,7 +6,6 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#define FRAME_ROOM 4096
 #define HEADER_START 12 /* class, weight and body size, which are no properties */
 
 struct sink {
@@ -186,7 +185,7 @@ enum sink_result sink_publish(struct sink *s, struct message *m)
         fail("published without room in the sink");
     struct buffer header = {0};
     enum copy_result result =
-        copy_write(m, &m->copy, sim->route.name, "relay", FRAME_ROOM, &header);
+        copy_write(m, &m->copy, sim->route.name, "relay", SIM_FRAME_ROOM, &header);
     if (result == COPY_UNREADABLE || result == COPY_TOO_LARGE) {
         buffer_free(&header);
         return result == COPY_UNREADABLE ? SINK_UNREADABLE : SINK_TOO_LARGE;

@@ -231,6 +231,11 @@ int64_t source_deadline(const struct source *s)
     return INT64_MAX;
 }
 
+bool source_has(const struct source *s, const struct message *m)
+{
+    return s->up && m->epoch == s->epoch;
+}
+
 bool source_has_input(const struct source *s)
 {
     if (!s->up)

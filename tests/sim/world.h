@@ -39,6 +39,7 @@
 #define SIM_NO_KEY (-1)
 #define SIM_EPOCH INT64_C(1782640800000) /* 1970 ms at world time 0 */
 #define SIM_STALL_TURNS 300
+#define SIM_FRAME_ROOM 4096
 
 /* How much may go wrong, and so how strict the judge can be. */
 enum fault_class {
@@ -68,6 +69,7 @@ enum parcel_kind {
     PARCEL_BAD_HEADER, /* a copy with a nonsense attempt */
     PARCEL_OTHER_ROUTE,
     PARCEL_UNREADABLE, /* its header table is broken */
+    PARCEL_TOO_LARGE,  /* its copy's header does not fit a frame */
     PARCEL_COPY        /* lies in a work or the parking queue */
 };
 
@@ -237,6 +239,7 @@ struct grant {
     uint64_t claim;
     uint32_t generation;
     uint32_t number;
+    bool published;
     int unresolved; /* copies published whose absence is not certain */
     bool confirmed_work;
     bool confirmed_parking;
@@ -406,6 +409,7 @@ int64_t server_wall(const struct store_server *s);
 /* sim_source.c, sim_sink.c */
 void source_lose(struct source *s); /* its connection is cut; it notices later */
 bool source_has_input(const struct source *s);
+bool source_has(const struct source *s, const struct message *m); /* its delivery still counts */
 void sink_lose(struct sink *s);
 bool sink_has_input(const struct sink *s);
 

@@ -1,0 +1,152 @@
+#!/bin/bash
+# tests/sim/mutants.sh [SEEDS] - does the simulation notice? Each rule of design, section 2, is
+# broken on purpose in a copy of src/, and the simulation has to fail. Prints one line for each
+# break: the rule, the first seed that failed, and what it said. The last line is
+# "N caught, N missed"; exit 1 if one was missed, or could not be made.
+
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+SEEDS=${1:-20000}
+CC=${CC:-gcc}
+# What the simulation takes from src/: everything else it replaces.
+MODULES=(claim copy delivery flight flow headers key memory message record relay relay_store
+  session stats worker)
+FLAGS=(-std=c11 -D_GNU_SOURCE -O1 -g)
+LIBRARIES=('-Wl,--wrap=message_free')
+read -ra found < <(pkg-config --libs libcjson libcrypto) && LIBRARIES+=("${found[@]}" -lpthread)
+
+DIR=$(mktemp -d) || exit 1
+trap 'rm -rf "$DIR"' EXIT
+caught=0
+missed=0
+
+# compile SOURCE_FOLDER FILE.c OBJECT
+compile() {
+  "$CC" "${FLAGS[@]}" -iquote "$1" -iquote tests/sim -c "$2" -o "$3"
+}
+
+build_all() {
+  local file
+  mkdir -p "$DIR/sim" "$DIR/whole"
+  for file in tests/sim/*.c; do
+    compile src "$file" "$DIR/sim/$(basename "$file" .c).o" || return 1
+  done
+  for file in "${MODULES[@]}"; do
+    compile src "src/$file.c" "$DIR/whole/$file.o" || return 1
+  done
+}
+
+report() {
+  printf '%-7s %-52s %8s  %s\n' "$@"
+}
+
+miss() {
+  report "$1" "$2" - "$3"
+  missed=$((missed + 1))
+}
+
+# run NAME WHAT OBJECTS : expects that some seed fails.
+run() {
+  local name=$1 what=$2 objects=$3 line start
+  "$CC" "$DIR"/sim/*.o "$objects"/*.o "${LIBRARIES[@]}" -o "$DIR/sim-$name" || {
+    miss "$name" "$what" "does not link"
+    return
+  }
+  # A thousand at a time: most breaks show within the first.
+  for ((start = 1; start <= SEEDS; start += 1000)); do
+    line=$("$DIR/sim-$name" --start "$start" --seeds 1000 --jobs 2 2>/dev/null |
+      grep -E '^seed [0-9]+ failed' | sort -n -k2,2 | head -n 1)
+    [ -z "$line" ] || break
+  done
+  if [ -z "$line" ]; then
+    miss "$name" "$what" "not noticed in $SEEDS seeds"
+    return
+  fi
+  read -r _ seed _ says <<<"$line"
+  report "$name" "$what" "$seed" "${says:0:90}"
+  caught=$((caught + 1))
+}
+
+# mutant NAME WHAT MODULE SED : breaks src/MODULE.c by a sed script over the whole file.
+mutant() {
+  local name=$1 what=$2 module=$3 script=$4 objects=$DIR/$1
+  mkdir -p "$objects"
+  sed -z "$script" "src/$module.c" >"$objects/$module.c" || return
+  if cmp -s "src/$module.c" "$objects/$module.c"; then
+    miss "$name" "$what" "the sed script changed nothing in $module.c"
+    return
+  fi
+  cp "$DIR"/whole/*.o "$objects"/
+  if ! compile src "$objects/$module.c" "$objects/$module.o"; then
+    miss "$name" "$what" "does not compile"
+    return
+  fi
+  run "$name" "$what" "$objects"
+}
+
+build_all || exit 1
+report rule break seed "what the simulation said"
+
+if [ -n "$("$CC" "$DIR"/sim/*.o "$DIR"/whole/*.o "${LIBRARIES[@]}" -o "$DIR/sim-whole" &&
+  "$DIR/sim-whole" --seeds 1000 | grep -E '^seed [0-9]+ failed')" ]; then
+  miss none "nothing is broken" "fails without a break"
+fi
+
+mutant 1 "a claim does not look at what it met" relay_store \
+  's/case STORE_MET: keep(r, met++, i); break;/case STORE_MET: claimed(r, m, \&op->write); break;/'
+mutant 1b "claims more than it can publish at once" relay_store \
+  's/room -= r->counts\[PLACE_CLAIMED\];/room += 50;/'
+mutant 2 "a fenced recording or release counts as done" relay_store \
+  's/case STORE_FENCED: r->wishes.session_lost = true; break;/case STORE_FENCED: finish(r, m, \&op->write, event); break;/'
+mutant 2b "a fenced claim counts as made" relay_store \
+  's/case STORE_FENCED: [^;]*;\n *relay_unclaim(r, m, NULL);/case STORE_FENCED: claimed(r, m, \&op->write);/'
+mutant 3 "publishes though its session may have lapsed" session \
+  's/return s->open && now - s->renewed < s->life \* 2 \/ 3;/return s->open || now < 0;/'
+mutant 3b "claims are not moved to the next session" session \
+  's/former, s->former_count, moves, count/former, s->former_count, moves, count * 0/'
+mutant 4 "several copies of a key at a time" relay_store \
+  's/if (follows(r, m))/if (m->tag == 0 \&\& follows(r, m))/'
+mutant 5 "somebody else's live claim means duplicate" claim \
+  's/\.verdict = VERDICT_WAIT/.verdict = VERDICT_DUPLICATE/'
+mutant 5b "a live claim is taken over" claim \
+  's/if (met->session\[0\] && owner_lives && !old)/if (met->session[0] \&\& owner_lives \&\& old)/'
+mutant 5c "a takeover is not in doubt" claim \
+  's/met->now.first_seen, now);\n    next->now.in_doubt = true;/met->now.first_seen, now);\n    next->now.in_doubt = false;/'
+mutant 6 "releasing a claim in doubt forgets the doubt" claim \
+  's/if (mine->now.in_doubt) {/if (mine->now.in_doubt \&\& now < 0) {/'
+mutant 6b "a lost publishing connection leaves no doubt" relay \
+  's/m->in_doubt = m->in_doubt || m->copy.target == TARGET_WORK;/m->in_doubt = m->in_doubt;/'
+mutant 6c "a nack of a fan-out is certain" relay \
+  's/if (m->copy.target == TARGET_WORK && r->route->to.exchange)\n *m->in_doubt = true;//'
+mutant 6d "releasing does not put back what was claimed over" claim \
+  's/left.now = mine->before;/left.now = (struct record_life){0};/'
+mutant 7 "recording writes over what is not its own" claim \
+  's/if (claim_still_mine(mine, met))\n *return true;\n *return as ==[^;]*;/(void)mine; (void)as;\n    return met->now.state != RECORD_NONE;/'
+mutant 7b "acknowledges before it records" flow \
+  's/case IF_CLAIM_RECORD: return facts->claim ? PLACE_CONFIRMED : acknowledge(facts);/case IF_CLAIM_RECORD: return acknowledge(facts);/'
+mutant 8 "recording drops the note of a completion" claim \
+  's/mine->now.completed ? RECORD_COMPLETED : as;/as;/'
+mutant 8b "a takeover drops the note of a completion" claim \
+  's/if (met->now.completed) {/if (met->now.completed \&\& now < 0) {/'
+mutant 9 "a lost connection's held messages are kept" flow \
+  's/\(\[PLACE_HELD\] = {[^}]*\[EVENT_SOURCE_LOST\] *= \)DROP/\1TO_HELD/'
+mutant 9b "a lost connection's copies in flight are forgotten" flow \
+  's/\(\[PLACE_SENT\] = {[^}]*\[EVENT_SOURCE_LOST\] *= \)TO_SENT/\1IF_CLAIM_UNWIND/'
+mutant 10 "a pending record lives only for the window" claim \
+  's/return rules->window > DAY_MS ? rules->window : DAY_MS;/return rules->window;/'
+mutant 10b "the window starts at the claim" claim \
+  's/r.now.since = now;\n *r.now.ends = now + rules->window;/r.now.ends = mine->now.since + rules->window + (now - now);/'
+mutant 11 "a foreign value means duplicate" relay_store \
+  's/relay_hold(r, m, EVENT_BUSY, "what is stored under its key[^;]*;/relay_duplicate(r, m);/'
+mutant 11b "an unknown answer means mine" relay_store \
+  's/relay_hold(r, m, EVENT_STORE_UNKNOWN, waits_for_store, 0);/relay_move(r, m, EVENT_MINE);/'
+mutant back "a retry is taken for a duplicate" claim \
+  's/if (comes_back(d) && met->now.number <= d->attempt)\n *return come_back_over/if (comes_back(d) \&\& met->now.number < d->attempt)\n            return come_back_over/'
+mutant back2 "a retry's number does not rise" claim \
+  's/return number == UINT32_MAX ? number : number + 1;/return number;/'
+mutant back3 "a stale copy is not parked" claim \
+  's/return park(PARK_STALE);/return duplicate(d);/'
+
+printf '%d caught, %d missed\n' "$caught" "$missed"
+[ "$missed" -eq 0 ]
