@@ -4,7 +4,7 @@
  * A rule is a list of alternatives, tried in order; the first whose parts are all present is used.
  * An alternative is one or more parts joined by " + ", and has a name ("txn = header:x-id") where
  * the list has several. Parts: message_id, correlation_id, type, app_id, routing_key, exchange,
- * header:NAME, body.
+ * header:NAME, json:/POINTER, body, body:json, body:json:/POINTER; key_value.c has their table.
  *
  * The key's text is its parts' values, bytes outside A-Z a-z 0-9 . _ - @ : + written ~XX (upper
  * case), joined by ','; if that is longer than 200 bytes it is "sha256:" and the hex digest of it.

@@ -74,7 +74,8 @@ static const char long_name[] =
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567"
     "01234567890123456789012345678901234567890123456789012345678901234567890123456789";
 #define WRITE                                                                                      \
-    "write message_id, correlation_id, type, app_id, routing_key, exchange, header:NAME or body"
+    "write message_id, correlation_id, type, app_id, routing_key, exchange, header:NAME, "         \
+    "json:/POINTER, body, body:json or body:json:/POINTER"
 
 static const struct {
     const char *lines[3];
@@ -99,10 +100,13 @@ static const struct {
      0,
      "\"01234567890123456789012345678901234567890123456789012345678...\" is no key "
      "part; " WRITE},
-    {{"json:/id"}, 0, "\"json:/id\" is not supported by this version; " WRITE},
-    {{"json:/a=b"}, 0, "\"json:/a=b\" is not supported by this version; " WRITE},
-    {{"body:json"}, 0, "\"body:json\" is not supported by this version; " WRITE},
-    {{"body:json:/a"}, 0, "\"body:json:/a\" is not supported by this version; " WRITE},
+    {{"json:"}, 0, "json:: the JSON Pointer is missing; write json:/NAME/NAME..."},
+    {{"json:id"}, 0, "json:id: a JSON Pointer begins with /; write json:/NAME/NAME..."},
+    {{"body:json:/a~b"},
+     0,
+     "body:json:/a~b: in a JSON Pointer, ~ is written ~0 and / in a name ~1; write "
+     "body:json:/NAME/NAME..."},
+    {{"body:jso"}, 0, "\"body:jso\" is no key part; " WRITE},
     {{"header:"}, 0, "header: lacks the header's name; write header:NAME"},
     {{"header: "}, 0, "header: lacks the header's name; write header:NAME"},
     {{long_name},
@@ -597,6 +601,51 @@ static void replaces_a_long_text_by_its_digest(void **state)
 
 /* ---- Alternatives ---- */
 
+static void takes_json_parts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rule;
+        const char *body;
+        const char *want; /* NULL: it has no key */
+    } cases[] = {
+        {"json:/transaction/id", "{\"transaction\":{\"id\":\"tx 1\"}}", "tx~201"},
+        {"json:/id", "{\"id\":\"a\\u0062\"}", "ab"},
+        {"json:/id", "{\"id\":9007199254740993}", "9007199254740993"},
+        {"json:/id", "{\"id\":1.0}", "1.0"}, /* a number's literal text */
+        {"json:/id", "{\"id\":true}", "true"},
+        {"json:/0/id", "[{\"id\":7}]", "7"},
+        {"json:/id + json:/n", "{\"n\":false,\"id\":\"a,b\"}", "a~2Cb,false"},
+        {"json:/id", "{\"id\":null}", NULL},
+        {"json:/id", "{\"id\":\"\"}", NULL},
+        {"json:/id", "{\"id\":{}}", NULL},
+        {"json:/id", "{\"id\":[1]}", NULL},
+        {"json:/id", "{\"Id\":1}", NULL},
+        {"json:/id", "{\"id\":1", NULL},
+        {"json:/id", "", NULL},
+        {"body:json", " {\"b\":[1.0,2],\"a\":1e0} ",
+         "sha256:8baa73198470c7bb4c3ce142a8fd651affc0310d878bb9bd159e37a573fb4874"},
+        {"body:json", "{\"a\":1,\"a\":1}", NULL},
+        {"body:json", "not JSON", NULL},
+        {"body:json:/b", " {\"b\":[1.0 ,2],\"a\":1e0} ",
+         "sha256:49a64717d5d4cb19952e6eac2946415cf6879adacf9908e7d872332d32c6e684"},
+        {"body:json:/c", "{\"b\":1}", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct key_rule *rule = compile_one(cases[i].rule);
+        struct buffer properties = {0};
+        buffer_add_u16(&properties, 0);
+        struct message *m = build_message("", "", buffer_span(&properties), span_of(cases[i].body));
+        if (key_find(rule, m) != (cases[i].want != NULL))
+            fail_msg("%s of %s: \"%s\"", cases[i].rule, cases[i].body, m->key);
+        if (cases[i].want)
+            assert_string_equal(m->key, cases[i].want);
+        message_free(m);
+        buffer_free(&properties);
+        key_rule_free(rule);
+    }
+}
+
 static void tries_alternatives_in_order(void **state)
 {
     (void)state;
@@ -708,6 +757,7 @@ int main(void)
         cmocka_unit_test(writes_every_byte_as_the_design_says),
         cmocka_unit_test(never_gives_two_messages_one_key),
         cmocka_unit_test(replaces_a_long_text_by_its_digest),
+        cmocka_unit_test(takes_json_parts),
         cmocka_unit_test(tries_alternatives_in_order),
         cmocka_unit_test(has_room_for_the_longest),
         cmocka_unit_test(finds_no_key_in_unreadable_properties),
