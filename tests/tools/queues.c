@@ -94,9 +94,12 @@ static bool run(amqp_connection_state_t c, struct options *o)
     } else if (strcmp(verb, "bind") == 0 && o->count == 4) {
         amqp_queue_bind(c, CLIENT_CHANNEL, name, amqp_cstring_bytes(o->words[2]),
                         amqp_cstring_bytes(o->words[3]), amqp_empty_table);
+    } else if (strcmp(verb, "unbind") == 0 && o->count == 4) {
+        amqp_queue_unbind(c, CLIENT_CHANNEL, name, amqp_cstring_bytes(o->words[2]),
+                          amqp_cstring_bytes(o->words[3]), amqp_empty_table);
     } else {
         fprintf(stderr,
-                "\"%s\" is none of declare, delete, purge, exchange and bind, or lacks "
+                "\"%s\" is none of declare, delete, purge, exchange, bind and unbind, or lacks "
                 "something\n",
                 verb);
         return false;
@@ -110,7 +113,8 @@ int main(int argc, char **argv)
                               .parser = take_option,
                               .args_doc = "declare QUEUE [ARGUMENT=VALUE...]\n"
                                           "delete QUEUE\npurge QUEUE\n"
-                                          "exchange NAME TYPE\nbind QUEUE EXCHANGE KEY",
+                                          "exchange NAME TYPE\nbind QUEUE EXCHANGE KEY\n"
+                                          "unbind QUEUE EXCHANGE KEY",
                               .doc = "Makes, binds, empties and deletes queues and exchanges."};
     struct options o = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &o);
