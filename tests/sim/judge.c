@@ -105,6 +105,8 @@ static void judge_claimed_copy(struct relay_process *r, const struct message *m,
                 there.session[0] && server_incarnation(there.session) == r->incarnation;
     if (!owns && sim->class != CLASS_FORGETFUL)
         fail("r%d publishes k%d, whose claim is no longer its own", r->slot, p->key);
+    if (owns && !server_lives(&sim->store, there.session) && sim->class != CLASS_FORGETFUL)
+        fail("r%d publishes k%d, and its session has lapsed", r->slot, p->key);
     if (owns && there.now.in_doubt && !p->copy.in_doubt)
         fail("r%d publishes k%d unmarked, and its record is in doubt", r->slot, p->key);
     if (g->unresolved > 0 && !p->copy.in_doubt)
@@ -120,7 +122,11 @@ static void judge_claimed_copy(struct relay_process *r, const struct message *m,
 
 static void judge_work_copy(struct relay_process *r, const struct message *m, struct publish *p)
 {
-    const struct sighting *s = judge_sighting(p->tag);
+    struct sighting *s = judge_sighting(p->tag);
+    if (s->unresolved > 0 && !p->copy.in_doubt)
+        fail("r%d publishes parcel %llu again, unmarked, after an unknown confirm", r->slot,
+             (unsigned long long)s->serial);
+    s->unresolved++;
     if (s->kind == PARCEL_LOOP || s->kind == PARCEL_BAD_HEADER || s->kind == PARCEL_UNREADABLE)
         fail("r%d forwards parcel %llu, of kind %d", r->slot, (unsigned long long)s->serial,
              (int)s->kind);
@@ -217,6 +223,7 @@ static void note_confirmation(uint32_t incarnation, const struct publish *p)
     c->target = p->copy.target;
     c->number = p->parcel->attempt;
     c->first_seen = p->copy.first_seen;
+    c->in_doubt = p->copy.in_doubt;
     c->next = k->confirmations;
     k->confirmations = c;
     k->confirmed_parking += p->copy.target == TARGET_PARKING;
@@ -254,7 +261,10 @@ void judge_answer(struct relay_process *r, struct publish *p)
             return;
         break;
     }
-    if (p->grant && p->copy.target == TARGET_WORK)
+    if (p->copy.target != TARGET_WORK)
+        return;
+    judge_sighting(p->tag)->unresolved--;
+    if (p->grant)
         p->grant->unresolved--;
 }
 
@@ -320,8 +330,40 @@ static void judge_claims(const struct relay_process *r)
     }
 }
 
+/* A broker closes the channel of who holds a message for too long: give it back before that. */
+static void judge_age(const struct relay_process *r)
+{
+    const struct consumer *c;
+    const struct handed *h;
+    TAILQ_FOREACH(c, &sim->broker.consumers, link)
+    {
+        if (c->owner != r || !c->client || c->cut)
+            continue;
+        TAILQ_FOREACH(h, &c->handed, link)
+        {
+            if (h->pulled && !judge_sighting(h->tag)->acked &&
+                r->turned_at - judge_sighting(h->tag)->at > sim->route.hold_limit + 1000)
+                fail("r%d holds tag %llu for longer than hold_limit", r->slot,
+                     (unsigned long long)h->tag);
+        }
+    }
+}
+
+/* Who stopped in peace leaves no session behind, so that its claims can be taken over at once. */
+void judge_stopped(const struct relay_process *r)
+{
+    bool trouble = sim->now - r->last_store_fault < 60000 || sim->now < sim->store.down_until;
+    for (size_t i = 0; i < sim->store.session_count && !trouble; i++) {
+        const struct session_entry *e = &sim->store.sessions[i];
+        if (e->incarnation == r->incarnation && server_lives(&sim->store, e->id))
+            fail("r%d stopped and left session %.6s behind", r->slot, e->id);
+    }
+}
+
 void judge_turn(struct relay_process *r, int64_t sleep)
 {
+    if (!r->stopping)
+        judge_age(r);
     if (sim->class == CLASS_QUIET)
         judge_claims(r);
     /* Copies in flight outlive their deliveries, so those of a lost connection come on top. */

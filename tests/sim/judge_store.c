@@ -166,22 +166,25 @@ static void judge_times(const struct write *w, const struct grant *g)
 }
 
 /* Did this relay read a confirm of a copy under that claim, and where does the copy lie? */
-static bool is_confirmed(const struct write *w, enum record_state as)
+static const struct confirmation *find_confirmation(const struct write *w, enum record_state as)
 {
     const struct confirmation *c = sim->book.keys[w->key].confirmations;
     for (; c; c = c->next) {
         bool there = as == RECORD_COMPLETED ||
                      c->target == (as == RECORD_PARKED ? TARGET_PARKING : TARGET_WORK);
         if (c->incarnation == w->incarnation && c->claim == w->old->claim && there)
-            return true;
+            return c;
     }
-    return false;
+    return NULL;
 }
 
 static void judge_recording(const struct write *w, const struct grant *g)
 {
     const struct record_life *old = &w->old->now, *new = &w->new->now;
-    if (!is_confirmed(w, new->state))
+    const struct confirmation *c = find_confirmation(w, new->state);
+    if (c && c->in_doubt && !new->in_doubt)
+        wrong(w, "records a copy in doubt, without its doubt");
+    if (!c)
         wrong(w, "records what was not confirmed");
     if (old->completed != new->completed ||
         (old->completed != 0) != (new->state == RECORD_COMPLETED))

@@ -117,6 +117,8 @@ static void choose_faults(struct world *w)
     f->crash_in_call = rate(6);
     f->stop = rate(5);
     f->wall_step = rate(5);
+    if (rng_chance(&w->rng, 40))
+        f->lost_reply = 400;
     if (w->class == CLASS_FORGETFUL) {
         f->failover = rate(12);
         f->flush = rate(4);

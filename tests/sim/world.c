@@ -83,6 +83,7 @@ static void turn(struct world *w, struct relay_process *r)
     struct relay_process *before = w->current;
     w->current = r;
     r->busy = true;
+    r->turned_at = w->now;
     int64_t sleep = worker_turn(r->worker);
     r->busy = false;
     w->current = before;
@@ -96,6 +97,7 @@ static void turn(struct world *w, struct relay_process *r)
         fail("r%d gave up", r->slot);
     if (worker_is_done(r->worker)) {
         trace("r%d: has stopped", r->slot);
+        judge_stopped(r);
         end(w, r);
     }
 }
@@ -341,13 +343,14 @@ bool world_pause(struct relay_process *r)
         world_crash(r);
         return false;
     }
-    if (w->depth >= DEEPEST || !rng_chance(&w->rng, w->faults.pause))
+    bool stands_still = rng_chance(&w->rng, w->faults.freeze / 2);
+    if (w->depth >= DEEPEST || (!stands_still && !rng_chance(&w->rng, w->faults.pause)))
         return true;
     struct relay_process *current = w->current;
     w->depth++;
     for (uint32_t n = 1 + rng_below(&w->rng, 5); n > 0; n--)
         step(w);
-    if (rng_chance(&w->rng, 4 * w->faults.freeze)) {
+    if (stands_still) {
         trace("fault: r%d stands still inside a call", r->slot);
         pass_time(w, rng_between(&w->rng, 0, 2 * w->store_config.session));
     }

@@ -217,6 +217,7 @@ struct relay_process {
     bool dead;             /* crashed inside its turn */
     bool stopping;
     int64_t wake_at;
+    int64_t turned_at; /* when its last turn began */
     int64_t frozen_until;
     int64_t start_at;
     int64_t last_store_fault;
@@ -255,6 +256,7 @@ struct confirmation {
     enum target target;
     uint32_t number;
     int64_t first_seen;
+    bool in_doubt;
 };
 
 struct tally {
@@ -282,6 +284,7 @@ struct sighting {
     int key;
     uint32_t attempt;
     int64_t at;
+    int unresolved;      /* copies for work whose absence is not certain */
     bool confirmed;      /* a copy of its own was, */
     struct grant *grant; /* under this claim */
     bool acked;
@@ -353,6 +356,7 @@ void judge_publish(struct relay_process *r, const struct message *m, struct publ
 void judge_stored(const struct publish *p); /* in a work queue */
 void judge_answer(struct relay_process *r, struct publish *p);
 void judge_ack(struct relay_process *r, uint64_t tag, bool reject);
+void judge_stopped(const struct relay_process *r);
 void judge_turn(struct relay_process *r, int64_t sleep);
 void judge_end(struct world *w);
 int key_index(struct span key); /* or SIM_NO_KEY */
