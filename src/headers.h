@@ -74,8 +74,8 @@ bool header_find(struct span table, struct span name, struct header *out);
 /* At most 8 bytes, in network order, as a number. */
 uint64_t bytes_number(struct span bytes);
 
-/* An integer of any width or sign, or a text or bytes of decimal digits: false if it is neither or does
- * not fit. */
+/* An integer of any width or sign, or a text or bytes of decimal digits: false if it is neither or
+ * does not fit. */
 bool header_integer(const struct header *h, int64_t *out);
 
 /* Appends one field to an encoded table. Names are at most 255 bytes. */

@@ -53,9 +53,9 @@ struct record_life {
 
 struct record {
     struct record_life now;
-    struct record_life before;         /* pending: what was claimed over; state RECORD_NONE: nothing */
-    char session[SESSION_ID_LEN + 1];  /* pending: the owner's; "": nobody's */
-    uint64_t claim;                    /* pending: the owner's number for it */
+    struct record_life before; /* pending: what was claimed over; state RECORD_NONE: nothing */
+    char session[SESSION_ID_LEN + 1]; /* pending: the owner's; "": nobody's */
+    uint64_t claim;                   /* pending: the owner's number for it */
 };
 
 /* Writes the text, NUL-terminated; its length. */

@@ -25,8 +25,8 @@ void worker_free(struct worker *w); /* drops everything at once, as a crash woul
 /* One turn of the loop; how many ms it may sleep before the next one. */
 int64_t worker_turn(struct worker *w);
 
-/* Begins to stop: stop consuming, release what was not published, wait for confirms at most 8 s, end the
- * session. Turns go on until worker_is_done(). */
+/* Begins to stop: stop consuming, release what was not published, wait for confirms at most 8 s,
+ * end the session. Turns go on until worker_is_done(). */
 void worker_stop(struct worker *w);
 bool worker_is_done(const struct worker *w);
 /* It is done because the broker or the store said no at the first connect. */
