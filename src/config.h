@@ -31,11 +31,8 @@ enum exchange_type { EXCHANGE_TOPIC, EXCHANGE_DIRECT, EXCHANGE_FANOUT, EXCHANGE_
 /* What a route does where it has a choice. */
 enum on_missing_key { MISSING_KEY_FORWARD, MISSING_KEY_PARK };
 enum on_store_failure { STORE_FAILURE_HOLD, STORE_FAILURE_FORWARD, STORE_FAILURE_PARK };
-enum on_unroutable {
-    UNROUTABLE_DEFAULT,
-    UNROUTABLE_HOLD,
-    UNROUTABLE_PARK
-}; /* never _DEFAULT after loading */
+/* Never _DEFAULT after loading. */
+enum on_unroutable { UNROUTABLE_DEFAULT, UNROUTABLE_HOLD, UNROUTABLE_PARK };
 enum on_in_doubt { IN_DOUBT_FORWARD, IN_DOUBT_PARK };
 enum on_dead_lettered { DEAD_LETTERED_FORWARD, DEAD_LETTERED_CHECK };
 
@@ -115,8 +112,7 @@ struct config {
     struct log_config log;
     struct route_config *routes;
     size_t route_count;
-    struct strings
-        warnings; /* lines to log at start: a window below an hour, a memory: store, ... */
+    struct strings warnings; /* to log at start: a window below an hour, a memory: store, ... */
 };
 
 /* The configuration of `file`, or NULL with at least one line, each ended by '\n', in *errors. */

@@ -25,8 +25,7 @@ void log_line(enum log_level level, const char *event, ...) __attribute__((senti
 #define LOG_WARNING(...) log_line(LOG_LEVEL_WARNING, __VA_ARGS__)
 #define LOG_ERROR(...) log_line(LOG_LEVEL_ERROR, __VA_ARGS__)
 
-/* A broken invariant of ours: says so and aborts, before anything is acknowledged on its account.
- */
+/* A broken invariant of ours: says so and aborts, before any more is acknowledged. */
 void panic(const char *fmt, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 #endif

@@ -41,8 +41,8 @@ struct buffer {
 
 void buffer_free(struct buffer *b);
 void buffer_clear(struct buffer *b); /* empties it, keeps the memory */
-uint8_t *buffer_reserve(struct buffer *b,
-                        size_t more); /* room for `more` bytes behind data + len */
+/* Makes room for `more` bytes behind data + len; where that is. */
+uint8_t *buffer_reserve(struct buffer *b, size_t more);
 void buffer_add(struct buffer *b, const void *data, size_t len);
 void buffer_add_span(struct buffer *b, struct span s);
 void buffer_add_u8(struct buffer *b, uint8_t v);

@@ -195,7 +195,7 @@ static bool write_flow(struct flow *f, bool muted, int64_t now)
             return true;
         free(c);
         f->count--;
-        memmove(f->chunks, f->chunks + 1, f->count * sizeof *f->chunks);
+        memmove(f->chunks, f->chunks + 1, f->count * sizeof(struct chunk *));
     }
     if (f->ended && f->count == 0 && !muted)
         shutdown(f->to, SHUT_WR);

@@ -16,7 +16,7 @@
 #define ME "aaaaaaaaaaaaaaaaaaaaaaaa"
 #define OTHER "bbbbbbbbbbbbbbbbbbbbbbbb"
 #define NOW 5000000
-#define HOUR 3600000
+#define HOUR INT64_C(3600000)
 
 static const struct claim_rules rules = {
     .window = 2 * HOUR, .window_completed = -1, .hold_limit = 600000};
@@ -278,7 +278,7 @@ static void times_to_live(void **state)
 {
     (void)state;
     struct claim_rules week = rules;
-    week.window = 7 * 24 * (int64_t)HOUR;
+    week.window = 168 * HOUR;
     struct record pending = read_record("1P 1 100 t200 o" ME ".7");
     struct record forwarded = read_record("1F 1 100 t200 e5000042");
     struct record over = read_record("1F 1 100 t200 e4999999");

@@ -153,8 +153,8 @@ static enum place expected(enum place place, enum event event, const struct flow
 static void every_cell_is_as_expected(void **state)
 {
     (void)state;
-    for (int place = 0; place < PLACE_COUNT; place++)
-        for (int event = 0; event < EVENT_COUNT; event++)
+    for (enum place place = 0; place < PLACE_COUNT; place++)
+        for (enum event event = 0; event < EVENT_COUNT; event++)
             for (unsigned bits = 0; bits < 32; bits++) {
                 struct flow_policy policy = {.store_failure_holds = bits & 16};
                 struct flow_facts facts = {.claim = bits & 1,
@@ -174,8 +174,8 @@ static void every_cell_is_as_expected(void **state)
 static void no_claim_is_forgotten(void **state)
 {
     (void)state;
-    for (int place = 0; place < PLACE_COUNT; place++)
-        for (int event = 0; event < EVENT_COUNT; event++)
+    for (enum place place = 0; place < PLACE_COUNT; place++)
+        for (enum event event = 0; event < EVENT_COUNT; event++)
             for (unsigned bits = 0; bits < 32; bits++) {
                 if (event == EVENT_RECORDED || event == EVENT_RELEASED ||
                     event == EVENT_DUPLICATE || place == PLACE_SETTLE)

@@ -57,21 +57,21 @@ static void refuses_what_is_not_a_record(void **state)
         "1F",
         "1F 1",
         "hello",
-        "2F 1 1 t1 e1",                          /* another format */
-        "1X 1 1 t1 e1",                          /* no such state */
-        "1F 0 1 t1 e1",                          /* attempts begin at 1 */
-        "1F 01 1 t1 e1",                         /* a leading zero */
-        "1F 1 1 t0 e1",                          /* a field that says nothing */
-        "1F 1 1 e1 t1",                          /* the wrong order */
-        "1F 1 1 t1 e1 ",                         /* something behind it */
-        "1F 1 1 t1 e1 o" SESSION ".1",           /* only pending ones have an owner */
-        "1F 1 1 t1 e1 <F 1 1 t1 e1",             /* or were claimed over something */
-        "1P 1 1 t1 o" SESSION,                   /* half an owner */
-        "1P 1 1 t1 o6f2c.1",                     /* a short session */
-        "1P 1 1 t1 o6F2C9A0E51B7D3480C1E22AA.1", /* not lower case */
-        "1P 1 1 t1 <P 1 1 t1",                   /* pending over pending */
-        "1F 4294967296 1 t1 e1",                 /* too large */
-        "1F 1 9223372036854775808 t1 e1",        /* too large */
+        "2F 1 1 t1 e1",                             /* another format */
+        "1X 1 1 t1 e1",                             /* no such state */
+        "1F 0 1 t1 e1",                             /* attempts begin at 1 */
+        "1F 01 1 t1 e1",                            /* a leading zero */
+        "1F 1 1 t0 e1",                             /* a field that says nothing */
+        "1F 1 1 e1 t1",                             /* the wrong order */
+        "1F 1 1 t1 e1 ",                            /* something behind it */
+        "1F 1 1 t1 e1 o6f2c9a0e51b7d3480c1e22aa.1", /* only pending ones have an owner */
+        "1F 1 1 t1 e1 <F 1 1 t1 e1",                /* or were claimed over something */
+        "1P 1 1 t1 o6f2c9a0e51b7d3480c1e22aa",      /* half an owner */
+        "1P 1 1 t1 o6f2c.1",                        /* a short session */
+        "1P 1 1 t1 o6F2C9A0E51B7D3480C1E22AA.1",    /* not lower case */
+        "1P 1 1 t1 <P 1 1 t1",                      /* pending over pending */
+        "1F 4294967296 1 t1 e1",                    /* too large */
+        "1F 1 9223372036854775808 t1 e1",           /* too large */
         "1F 1 -1 t1 e1",
         "1F 1 1 t1 e1\n",
         "1F 1 1", /* cut short */
