@@ -196,7 +196,7 @@ bool shape_publish(amqp_connection_state_t c, const char *queue, const struct sh
 
 /* ---- Receiving ---- */
 
-static bool wait_frame(amqp_connection_state_t c, int ms, amqp_frame_t *frame)
+static bool wait_frame(amqp_connection_state_t c, long ms, amqp_frame_t *frame)
 {
     struct timeval patience = {ms / 1000, ms % 1000 * 1000};
     int status = amqp_simple_wait_frame_noblock(c, frame, &patience);
@@ -217,11 +217,13 @@ static bool wait_frame(amqp_connection_state_t c, int ms, amqp_frame_t *frame)
     return true;
 }
 
-bool shape_receive(amqp_connection_state_t c, int ms, struct shape *s)
+bool shape_receive(amqp_connection_state_t c, long ms, struct shape *s)
 {
     amqp_frame_t frame;
     amqp_maybe_release_buffers(c);
-    if (!wait_frame(c, ms, &frame) || !wait_frame(c, ms, &frame))
+    if (!wait_frame(c, ms, &frame)) /* basic.deliver */
+        return false;
+    if (!wait_frame(c, ms, &frame))
         return false;
     if (frame.frame_type != AMQP_FRAME_HEADER ||
         !decode(frame.payload.properties.raw.bytes, frame.payload.properties.raw.len, s)) {

@@ -62,7 +62,7 @@ bool shape_publish(amqp_connection_state_t c, const char *queue, const struct sh
 
 /* The next delivery on the connection, within `ms`; false: none came, or the broker closed, and
  * stderr says which. */
-bool shape_receive(amqp_connection_state_t c, int ms, struct shape *s)
+bool shape_receive(amqp_connection_state_t c, long ms, struct shape *s)
     __attribute__((warn_unused_result));
 
 /* One field of a table. */
