@@ -48,6 +48,7 @@ struct message {
     int64_t due;        /* HELD: when to try again; INT64_MAX: when something wakes it */
     uint32_t tries;     /* how often it was held since it last got further */
     uint32_t returns;   /* how often the broker returned its copy as unroutable */
+    uint32_t refusals;  /* how often the broker returned or nacked its copy */
     const char *why;    /* what it waits for, for people; static text */
 
     /* Its claim: the record as it stands in the store, or may stand there; if facts.claim. */

@@ -350,7 +350,7 @@ static void returned(struct relay *r, struct message *m)
     if (parks)
         m->copy.reason = PARK_UNROUTABLE;
     relay_hold(r, m, EVENT_RETURNED, "no queue takes it: returned as unroutable",
-               parks ? 0 : relay_backoff(m->tries, 500, 30000));
+               parks ? 0 : relay_backoff(m->refusals++, 500, 30000));
 }
 
 static void nacked(struct relay *r, struct message *m)
@@ -361,7 +361,7 @@ static void nacked(struct relay *r, struct message *m)
     if (m->copy.target == TARGET_WORK && r->route->to.exchange)
         m->in_doubt = true;
     relay_hold(r, m, EVENT_NACKED, "its queue is full or failing: refused by the broker",
-               relay_backoff(m->tries, 100, 5000));
+               relay_backoff(m->refusals++, 100, 5000));
 }
 
 static void confirm(struct relay *r)

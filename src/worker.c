@@ -48,6 +48,7 @@ struct worker {
     struct outage outages[LINK_COUNT];
     bool source_open; /* as far as relay was told */
     bool sink_open;
+    bool renew_sink; /* to be opened anew once no copy is in flight */
     bool blocked_said;
     uint64_t random;
     int64_t next_dangers;
@@ -221,6 +222,15 @@ static void lose_sink(struct worker *w, bool permanent)
     link_is_down(w, LINK_SINK, sink_error(w->sink), permanent);
     sink_close(w->sink, 0);
     w->sink_open = false;
+    w->renew_sink = false;
+    relay_sink_lost(w->relay);
+}
+
+static void renew_sink(struct worker *w)
+{
+    sink_close(w->sink, CLOSE_PATIENCE_MS);
+    w->sink_open = false;
+    w->renew_sink = false;
     relay_sink_lost(w->relay);
 }
 
@@ -228,6 +238,8 @@ static void keep_sink(struct worker *w, int64_t now)
 {
     if (w->sink_open && !sink_is_up(w->sink))
         lose_sink(w, false);
+    if (w->sink_open && w->renew_sink && relay_count(w->relay, PLACE_SENT) == 0)
+        renew_sink(w);
     if (w->sink_open || w->stopping || !is_due(w, LINK_SINK, now))
         return;
     bool permanent = false;
@@ -283,8 +295,7 @@ static void keep_source(struct worker *w, int64_t now)
 }
 
 /* hold_limit is over: everything goes back to the broker, once, and the route waits without a
- * consumer. The sink is opened again, too, which looks for its queue, unless copies are in flight.
- */
+ * consumer. The sink is opened again, too, which looks for its queue: once no copy is in flight. */
 static void give_back(struct worker *w)
 {
     LOG_WARNING("held for longer than hold_limit, giving everything back to the broker", "route",
@@ -294,11 +305,7 @@ static void give_back(struct worker *w)
     w->source_open = false;
     w->outages[LINK_SOURCE].next_try = clock_now() + next_delay(w, &w->outages[LINK_SOURCE]);
     relay_source_lost(w->relay);
-    if (w->sink_open && relay_count(w->relay, PLACE_SENT) == 0) {
-        sink_close(w->sink, CLOSE_PATIENCE_MS);
-        w->sink_open = false;
-        relay_sink_lost(w->relay);
-    }
+    w->renew_sink = w->sink_open;
 }
 
 /* ---- Stopping ---- */
