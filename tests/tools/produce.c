@@ -303,16 +303,15 @@ int main(int argc, char **argv)
     sigaction(SIGTERM, &on_stop, NULL);
     signal(SIGPIPE, SIG_IGN);
 
+    FILE *journal = fopen(o.journal, "a");
     struct produce *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        return EXIT_FAILURE;
+    if (journal == NULL || p == NULL) {
+        perror(o.journal);
+        exit(EXIT_FAILURE);
+    }
     p->o = &o;
     p->random = (uint64_t)o.seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
-    p->journal = fopen(o.journal, "a");
-    if (p->journal == NULL) {
-        perror(o.journal);
-        return EXIT_FAILURE;
-    }
+    p->journal = journal;
     p->started = now();
     reconnect(p);
     while (p->returned == 0 && (!stopping || p->done_tag < p->sent_tag))
