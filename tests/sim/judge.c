@@ -352,7 +352,8 @@ static void judge_age(const struct relay_process *r)
 /* Who stopped in peace leaves no session behind, so that its claims can be taken over at once. */
 void judge_stopped(const struct relay_process *r)
 {
-    bool trouble = sim->now - r->last_store_fault < 60000 || sim->now < sim->store.down_until;
+    bool trouble = sim->class == CLASS_FORGETFUL || sim->now < sim->store.down_until ||
+                   sim->now - r->last_store_fault < 60000;
     for (size_t i = 0; i < sim->store.session_count && !trouble; i++) {
         const struct session_entry *e = &sim->store.sessions[i];
         if (e->incarnation == r->incarnation && server_lives(&sim->store, e->id))
