@@ -21,6 +21,7 @@ struct options {
     long count;
     amqp_basic_properties_t properties;
     amqp_table_entry_t headers[HEADERS_MAX];
+    amqp_field_value_t lists[HEADERS_MAX]; /* the one value of each list */
 };
 
 static const struct argp_option option_table[] = {
@@ -34,6 +35,7 @@ static const struct argp_option option_table[] = {
     {"type", 't', "TYPE", 0, "Its type", 0},
     {"header", 'h', "NAME=TEXT", 0, "A header of type text; may be repeated", 0},
     {"number", 'i', "NAME=NUMBER", 0, "A header of type number; may be repeated", 0},
+    {"list", 'l', "NAME=TEXT", 0, "A header that is a list of one text; may be repeated", 0},
     {"body", 'b', "TEXT", 0, "Its body (empty)", 0},
     {"count", 'n', "N", 0, "So many copies (1)", 0},
     {0},
@@ -65,7 +67,7 @@ static void set_property(struct options *o, int key, char *arg)
 }
 
 /* NAME=VALUE, which it cuts up. */
-static void add_header(struct options *o, char *arg, bool is_number, struct argp_state *state)
+static void add_header(struct options *o, char *arg, int kind, struct argp_state *state)
 {
     amqp_basic_properties_t *p = &o->properties;
     char *equals = strchr(arg, '=');
@@ -76,12 +78,17 @@ static void add_header(struct options *o, char *arg, bool is_number, struct argp
     *equals = '\0';
     amqp_table_entry_t *entry = &o->headers[p->headers.num_entries++];
     entry->key = amqp_cstring_bytes(arg);
-    if (is_number) {
+    if (kind == 'i') {
         entry->value.kind = AMQP_FIELD_KIND_I64;
         entry->value.value.i64 = strtoll(equals + 1, NULL, 10);
     } else {
         entry->value.kind = AMQP_FIELD_KIND_UTF8;
         entry->value.value.bytes = amqp_cstring_bytes(equals + 1);
+    }
+    if (kind == 'l') {
+        o->lists[p->headers.num_entries - 1] = entry->value;
+        entry->value.kind = AMQP_FIELD_KIND_ARRAY;
+        entry->value.value.array = (amqp_array_t){1, &o->lists[p->headers.num_entries - 1]};
     }
     p->headers.entries = o->headers;
     p->_flags |= AMQP_BASIC_HEADERS_FLAG;
@@ -102,8 +109,9 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
     case 'c':
     case 'A':
     case 't': set_property(o, key, arg); break;
-    case 'h': add_header(o, arg, false, state); break;
-    case 'i': add_header(o, arg, true, state); break;
+    case 'h':
+    case 'i':
+    case 'l': add_header(o, arg, key, state); break;
     case 'b': o->body = arg; break;
     case 'n': o->count = client_number("count", arg, 100000); break;
     case ARGP_KEY_END:

@@ -91,6 +91,8 @@ static bool run(amqp_connection_state_t c, struct options *o)
     } else if (strcmp(verb, "exchange") == 0 && o->count == 3) {
         amqp_exchange_declare(c, CLIENT_CHANNEL, name, amqp_cstring_bytes(o->words[2]), 0, 1, 0, 0,
                               amqp_empty_table);
+    } else if (strcmp(verb, "exchange-delete") == 0) {
+        amqp_exchange_delete(c, CLIENT_CHANNEL, name, 0);
     } else if (strcmp(verb, "bind") == 0 && o->count == 4) {
         amqp_queue_bind(c, CLIENT_CHANNEL, name, amqp_cstring_bytes(o->words[2]),
                         amqp_cstring_bytes(o->words[3]), amqp_empty_table);
@@ -99,8 +101,8 @@ static bool run(amqp_connection_state_t c, struct options *o)
                           amqp_cstring_bytes(o->words[3]), amqp_empty_table);
     } else {
         fprintf(stderr,
-                "\"%s\" is none of declare, delete, purge, exchange, bind and unbind, or lacks "
-                "something\n",
+                "\"%s\" is none of declare, delete, purge, exchange, exchange-delete, bind and "
+                "unbind, or lacks something\n",
                 verb);
         return false;
     }
@@ -112,7 +114,7 @@ int main(int argc, char **argv)
     const struct argp argp = {.options = option_table,
                               .parser = take_option,
                               .args_doc = "declare QUEUE [ARGUMENT=VALUE...]\n"
-                                          "delete QUEUE\npurge QUEUE\n"
+                                          "delete QUEUE\npurge QUEUE\nexchange-delete NAME\n"
                                           "exchange NAME TYPE\nbind QUEUE EXCHANGE KEY\n"
                                           "unbind QUEUE EXCHANGE KEY",
                               .doc = "Makes, binds, empties and deletes queues and exchanges."};
