@@ -381,9 +381,25 @@ redis_forgot_end() { redis_start; }
 #
 # Completing a key belongs here too, as soon as there is a command for it.
 key_released_begin() {
+  keys_at_work
   CHAOS_KEYS=$((CHAOS_KEYS + 1))
   release_one "released-$CHAOS_KEYS" >>"$RIG_DIR/keys.txt" 2>>"$RIG_DIR/keys.log" </dev/null &
   CHAOS_JOBS+=($!)
+}
+
+# Takes those that have ended out of CHAOS_JOBS: their process ids may be somebody else's by now.
+keys_at_work() {
+  local pid running left=()
+  running=" $(jobs -pr | tr '\n' ' ')"
+  for pid in "${CHAOS_JOBS[@]}"; do
+    [[ $running != *" $pid "* ]] || left+=("$pid")
+  done
+  CHAOS_JOBS=("${left[@]}")
+}
+
+keys_are_done() {
+  keys_at_work
+  [ ${#CHAOS_JOBS[@]} = 0 ]
 }
 
 publish_one() {
