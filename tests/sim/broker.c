@@ -61,12 +61,16 @@ static void remove_channel(struct broker *b, struct channel *c)
 
 void broker_free(struct broker *b)
 {
-    struct consumer *c;
-    while ((c = TAILQ_FIRST(&b->consumers)))
+    struct consumer *c, *next;
+    for (c = TAILQ_FIRST(&b->consumers); c; c = next) {
+        next = TAILQ_NEXT(c, link);
         broker_requeue(b, c);
-    struct channel *ch;
-    while ((ch = TAILQ_FIRST(&b->channels)))
+    }
+    struct channel *ch, *next_channel;
+    for (ch = TAILQ_FIRST(&b->channels); ch; ch = next_channel) {
+        next_channel = TAILQ_NEXT(ch, link);
         remove_channel(b, ch);
+    }
     free_parcels(&b->inbound);
     for (int i = 0; i < SIM_WORK_QUEUES; i++)
         free_parcels(&b->work[i]);

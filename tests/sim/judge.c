@@ -103,7 +103,9 @@ static void judge_claimed_copy(struct relay_process *r, const struct message *m,
     bool readable = server_read(&sim->store, p->key, &there);
     bool owns = readable && there.now.state == RECORD_PENDING && there.claim == g->claim &&
                 there.session[0] && server_incarnation(there.session) == r->incarnation;
-    if (!owns && sim->class != CLASS_FORGETFUL)
+    /* Even a live claim is abandoned at that age; who took it over has marked his copy. */
+    bool old = server_wall(&sim->store) - m->claim.now.since > 2 * sim->route.hold_limit;
+    if (!owns && !old && sim->class != CLASS_FORGETFUL)
         fail("r%d publishes k%d, whose claim is no longer its own", r->slot, p->key);
     if (owns && !server_lives(&sim->store, there.session) && sim->class != CLASS_FORGETFUL)
         fail("r%d publishes k%d, and its session has lapsed", r->slot, p->key);
@@ -381,16 +383,16 @@ void judge_turn(struct relay_process *r, int64_t sleep)
 
 /* In the end nobody is at any key, so a pending record is one that somebody forgot; but for these,
  * which the next message of the key deals with: left in doubt by a message that was parked as
- * unroutable or is a duplicate elsewhere; completed while its session changed; claimed by a call of
- * a dead process that arrived late. */
+ * unroutable or is a duplicate elsewhere; completed while its session changed; left by a process
+ * that is gone. */
 static bool may_stay_pending(const struct world *w, const struct record *r)
 {
     bool lives = false;
     for (int i = 0; r->session[0] && i < w->relay_count; i++)
         lives = lives || w->relays[i].incarnation == server_incarnation(r->session);
     bool left = !r->session[0] && r->now.in_doubt;
-    bool late = r->session[0] && !lives && w->faults.late_call > 0;
-    return left || r->now.completed || late;
+    bool gone = r->session[0] && !lives;
+    return left || r->now.completed || gone;
 }
 
 static void judge_key_end(struct world *w, int key)

@@ -161,7 +161,7 @@ static void advance(struct world *w)
         by = 2;
     /* Nobody is woken late, but who stands still or is inside a call. */
     int64_t wait = next_wake(w) - w->now;
-    int64_t most = (wait > 0 ? wait : 0) + 20 * (wait < INT64_MAX / 2);
+    int64_t most = (wait > 0 ? wait : 0) + (wait < INT64_MAX / 2 ? 20 : 0);
     w->now += by < most ? by : most;
 }
 
