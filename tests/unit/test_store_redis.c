@@ -164,7 +164,10 @@ static int tear_down(void **state)
 
 static struct record pending(uint64_t claim)
 {
-    struct record r = {.now = {.state = RECORD_PENDING, .number = 1, .first_seen = 1700000000000},
+    struct record r = {.now = {.state = RECORD_PENDING,
+                               .number = 1,
+                               .first_seen = 1700000000000,
+                               .since = 1700000000000},
                        .session = A,
                        .claim = claim};
     return r;
