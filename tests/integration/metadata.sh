@@ -22,8 +22,13 @@ routes:
 END
 }
 
+# metadata LABEL OPTION... : the tool's lines, with the label in each name.
 metadata() {
-  "$RIG_BUILD/tests/metadata" --in shapes.in --work shapes.work "$@" 2>&1 || RIG_FAILED=$((RIG_FAILED + 1))
+  local label=$1
+  shift
+  "$RIG_BUILD/tests/metadata" --in shapes.in --work shapes.work "$@" >"$RIG_DIR/metadata" 2>&1 ||
+    RIG_FAILED=$((RIG_FAILED + 1))
+  sed "s/^\\(ok\\|FAIL\\) /\\1 $label: /" "$RIG_DIR/metadata"
 }
 
 rig_redis_start --appendonly no
@@ -32,12 +37,11 @@ configure >"$CONFIG"
 rig_relay_start relay "$CONFIG"
 rig_relay_ready relay shapes.in
 
-metadata --amqp "$RIG_AMQP_URL"
+metadata "the relay's user" --amqp "$RIG_AMQP_URL"
 rig_check "nothing is parked" [ "$(rig_queue_depth shapes.in.parked)" = 0 ]
 
 # A user_id that is not the relay's own would make the broker close the channel.
 rig_rabbitctl -q add_user other other
 rig_rabbitctl -q set_permissions other '.*' '.*' '.*'
 rig_redis_cli flushall >/dev/null
-metadata --amqp "${RIG_AMQP_URL/guest:guest/other:other}" --user other --user-goes |
-  sed 's/^ok /ok another user: /; s/^FAIL /FAIL another user: /'
+metadata "another user" --amqp "${RIG_AMQP_URL/guest:guest/other:other}" --user other --user-goes
