@@ -247,7 +247,7 @@ static void entries_are_named_as_documented(void **state)
     assert_claims(b, "txn:1", STORE_APPLIED);
 
     char *text = redis_text(b, "GET oo:key:scope:txn:1");
-    assert_string_equal(text, "1P 1 1700000000000 o" A ".1");
+    assert_string_equal(text, "1P 1 1700000000000 t1700000000000 o" A ".1");
     free(text);
     gethostname(host, sizeof host - 1);
     char *want = xasprintf("%s/%ld", host, (long)getpid());
