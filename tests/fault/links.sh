@@ -28,7 +28,7 @@ said_both() {
 }
 
 rig_redis_start --appendonly no
-rig_rabbit_start
+fault_rabbit_start
 fault_proxy far "$RABBITMQ_NODE_PORT"
 {
   rig_queues declare gone.in && rig_queues declare gone.in.parked &&

@@ -123,7 +123,7 @@ killed() {
 }
 
 rig_redis_start --appendonly no
-rig_rabbit_start
+fault_rabbit_start
 fault_proxy broker "$RABBITMQ_NODE_PORT"
 fault_proxy store "$RIG_REDIS_PORT"
 {

@@ -48,7 +48,7 @@ taken_are() {
 }
 
 rig_redis_start --appendonly no
-rig_rabbit_start
+fault_rabbit_start
 {
   rig_queues declare full.work x-max-length=40 x-overflow=reject-publish &&
     rig_queues exchange fan.out fanout && rig_queues declare fan.work &&

@@ -43,7 +43,7 @@ stop_at() {
 }
 
 rig_redis_start --appendonly no
-rig_rabbit_start
+fault_rabbit_start
 fault_proxy far "$RABBITMQ_NODE_PORT"
 {
   FAULT_BROKER=${FAULT_PORTS[far]} fault_head

@@ -78,7 +78,7 @@ has_text() {
 }
 
 rig_redis_start --appendonly no --enable-protected-configs yes
-rig_rabbit_start
+fault_rabbit_start
 fault_proxy proxy "$RIG_REDIS_PORT"
 {
   FAULT_STORE=${FAULT_PORTS[proxy]} fault_head

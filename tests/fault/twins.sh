@@ -34,7 +34,7 @@ command_waits() {
 }
 
 rig_redis_start --appendonly no
-rig_rabbit_start
+fault_rabbit_start
 fault_proxy far "$RABBITMQ_NODE_PORT"
 fault_proxy near "$RABBITMQ_NODE_PORT"
 configure far >"$CONFIG"

@@ -150,3 +150,11 @@ fault_none_pending() {
   return 1
 }
 
+
+# fault_rabbit_start : a broker that counts the messages of quorum queues anew twice a second, not
+# every five seconds.
+fault_rabbit_start() {
+  rig_rabbit_environment
+  echo '[{rabbit, [{quorum_tick_interval, 500}]}].' >"$RABBITMQ_ADVANCED_CONFIG_FILE"
+  rig_rabbit_start
+}
