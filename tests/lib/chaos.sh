@@ -227,6 +227,7 @@ collector_start() {
   "$RIG_BUILD/tests/collect" --amqp "$RIG_AMQP_URL" --out "$RIG_DIR/collected.txt" \
     "${CHAOS_QUEUES[@]}" >>"$RIG_DIR/collector.log" 2>&1 </dev/null &
   CHAOS_COLLECTOR=$!
+  rig_wait_until "grep -q collect /proc/$CHAOS_COLLECTOR/comm" 10 || rig_die "the collector starts"
 }
 
 # In order: what it wrote down is acknowledged, and has left the queues. 143: it had not begun yet.
