@@ -49,6 +49,7 @@ struct message {
     uint32_t tries;     /* how often it was held since it last got further */
     uint32_t returns;   /* how often the broker returned its copy as unroutable */
     uint32_t refusals;  /* how often the broker returned or nacked its copy */
+    bool looked;        /* up, during an alarm: it was no duplicate then */
     const char *why;    /* what it waits for, for people; static text */
 
     /* Its claim: the record as it stands in the store, or may stand there; if facts.claim. */

@@ -470,6 +470,8 @@ static void look_for_old(struct relay *r)
 
 static int64_t sleep_ms(const struct relay *r)
 {
+    if (r->look_again)
+        return 0;
     bool store_goes = r->session->open || !r->policy.store_failure_holds;
     if (r->counts[PLACE_FRESH] > 0 && store_goes && sink_room(r->sink) > r->counts[PLACE_CLAIMED])
         return 0;
@@ -500,6 +502,7 @@ int64_t relay_tick(struct relay *r, int64_t now)
     bool full = !relay_reads(r);
     wake(r);
     relay_claim(r);
+    relay_look(r);
     publish(r);
     settle(r);
     look_for_old(r);

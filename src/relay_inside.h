@@ -1,6 +1,6 @@
 /*
- * relay_inside - what relay.c and relay_store.c share: the relay itself, and the moving of
- * messages. No other file includes it.
+ * relay_inside - what relay.c, relay_store.c and relay_look.c share: the relay itself, and the
+ * moving of messages. No other file includes it.
  */
 #ifndef ONLYONCE_RELAY_INSIDE_H
 #define ONLYONCE_RELAY_INSIDE_H
@@ -34,6 +34,7 @@ struct relay {
     int64_t next_due;          /* the earliest `due` in HELD, or earlier */
     int64_t next_look;         /* when to look for messages held for too long */
     int64_t next_refusal_line; /* when to log a refused copy again */
+    bool look_again;           /* there is more to look up during an alarm */
 
     /* The batch that is being asked about: message and operation at the same index. */
     struct message **batch;
@@ -72,5 +73,6 @@ int64_t relay_backoff(uint32_t tries, int64_t first, int64_t most);
 void relay_claim(struct relay *r);
 void relay_record(struct relay *r);
 void relay_release(struct relay *r);
+void relay_look(struct relay *r);
 
 #endif
