@@ -41,9 +41,23 @@ static struct record pending(const char *session, uint64_t claim, uint32_t numbe
 
 struct record claim_new(const struct delivery *d, const char *session, uint64_t claim, int64_t now)
 {
-    if (comes_back(d))
-        return pending(session, claim, number_after(d->attempt), d->first_seen, now);
-    return pending(session, claim, 1, now, now);
+    struct record r = comes_back(d)
+                          ? pending(session, claim, number_after(d->attempt), d->first_seen, now)
+                          : pending(session, claim, 1, now, now);
+    r.now.fingerprint = d->fingerprint;
+    return r;
+}
+
+/* A claim over a record of the same life: what was counted of it goes on. */
+static struct record pending_over(const struct record_life *before, const char *session,
+                                  uint64_t claim, uint32_t number, int64_t now)
+{
+    struct record r = pending(session, claim, number, before->first_seen, now);
+    r.now.duplicates = before->duplicates;
+    r.now.last_duplicate = before->last_duplicate;
+    r.now.fingerprint = before->fingerprint;
+    r.before = *before;
+    return r;
 }
 
 /* ---- Meeting a record ---- */
@@ -58,10 +72,38 @@ static struct decision park(enum park_reason reason)
     return (struct decision){.verdict = VERDICT_PARK, .reason = reason};
 }
 
-/* A duplicate here that is another route's retry belongs to that route: routes in a chain do not
- * eat each other's retries. */
-static struct decision duplicate(const struct delivery *d)
+static bool is_conflict(const struct delivery *d, const struct record_life *met)
 {
+    return d->fingerprint && met->fingerprint && d->fingerprint != met->fingerprint;
+}
+
+/* The same key with another content: the route says what becomes of it. */
+static struct decision conflict(const struct delivery *d, const struct record *met,
+                                const char *session, uint64_t number, int64_t now,
+                                const struct claim_rules *rules)
+{
+    struct decision out = {.verdict = VERDICT_DUPLICATE};
+    uint32_t attempt = met->now.number > d->attempt ? met->now.number : d->attempt;
+    switch (rules->on_conflict) {
+    case CONFLICT_DROP: break;
+    case CONFLICT_PARK: out = park(PARK_CONFLICT); break;
+    case CONFLICT_FORWARD:
+        out = claim(pending_over(&met->now, session, number, number_after(attempt), now));
+        out.next.now.fingerprint = d->fingerprint;
+        break;
+    }
+    out.conflict = true;
+    return out;
+}
+
+/* It met what was forwarded, completed or parked. A duplicate here that is another route's retry
+ * belongs to that route: routes in a chain do not eat each other's retries. */
+static struct decision duplicate(const struct delivery *d, const struct record *met,
+                                 const char *session, uint64_t number, int64_t now,
+                                 const struct claim_rules *rules)
+{
+    if (is_conflict(d, &met->now))
+        return conflict(d, met, session, number, now, rules);
     if (d->kind == DELIVERY_PLAIN && d->other_route)
         return park(PARK_OTHER_ROUTE);
     return (struct decision){.verdict = VERDICT_DUPLICATE};
@@ -76,11 +118,20 @@ static struct decision come_back_over(const struct delivery *d, const struct rec
     if (rules->check_dead_lettered && d->kind == DELIVERY_RETRY &&
         before->state == RECORD_FORWARDED)
         return park(PARK_DEAD_LETTERED);
-    struct record next = pending(session, number, number_after(d->attempt), d->first_seen, now);
-    next.before = *before;
+    struct record next = pending_over(before, session, number, number_after(d->attempt), now);
     /* Whether the parked one's earlier copy arrived is still not known. */
     next.now.in_doubt = before->state == RECORD_PARKED && before->in_doubt;
     return claim(next);
+}
+
+/* Rule 8: a noted completion takes effect. */
+static struct decision complete_noted(const struct record *met, int64_t now,
+                                      const struct claim_rules *rules)
+{
+    struct decision out = {.verdict = VERDICT_COMPLETE, .next = {.now = met->now}};
+    out.next.now.state = RECORD_COMPLETED;
+    out.next.now.ends = now + rules->window;
+    return out;
 }
 
 /* Rule 5, and the last row of the table of retries and put-backs. */
@@ -90,13 +141,8 @@ static struct decision meet_abandoned(const struct delivery *d, const struct rec
 {
     struct decision out = claim(*met);
     struct record *next = &out.next;
-    if (met->now.completed) { /* Rule 8: a noted completion takes effect. */
-        *next = (struct record){.now = met->now};
-        next->now.state = RECORD_COMPLETED;
-        next->now.ends = now + rules->window;
-        out.verdict = VERDICT_COMPLETE;
-        return out;
-    }
+    if (met->now.completed)
+        return complete_noted(met, now, rules);
     if (comes_back(d) && met->now.number <= d->attempt) {
         /* The delivery itself proves that the copy arrived. */
         struct record_life arrived = met->now;
@@ -104,7 +150,8 @@ static struct decision meet_abandoned(const struct delivery *d, const struct rec
         arrived.ends = now + rules->window;
         return come_back_over(d, &arrived, session, number, now, rules);
     }
-    *next = pending(session, number, met->now.number, met->now.first_seen, now);
+    *next = pending_over(&met->now, session, number, met->now.number, now);
+    next->before = (struct record_life){0}; /* A claim in doubt is never put back: rule 6. */
     next->now.in_doubt = true;
     return out;
 }
@@ -115,6 +162,9 @@ static struct decision meet_pending(const struct delivery *d, const struct recor
 {
     if (strcmp(met->session, session) == 0) {
         struct decision mine = {.verdict = VERDICT_MINE, .next = *met};
+        /* The earlier copy did arrive: this one need not be published. */
+        if (met->now.in_doubt && met->now.completed)
+            return complete_noted(met, now, rules);
         if (d->redelivered && met->before.state == RECORD_COMPLETED && !met->now.in_doubt) {
             mine.verdict = VERDICT_CLAIM;
             mine.next.now.in_doubt = true;
@@ -133,8 +183,9 @@ static struct decision meet_completed(const struct delivery *d, const struct rec
 {
     bool free = rules->window_completed >= 0 && now - met->now.completed >= rules->window_completed;
     if (!free || comes_back(d))
-        return duplicate(d);
+        return duplicate(d, met, session, number, now, rules);
     struct record next = pending(session, number, number_after(met->now.number), now, now);
+    next.now.fingerprint = d->fingerprint;
     next.before = met->now;
     /* What the broker delivers a second time may be the very message that was completed. */
     next.now.in_doubt = d->redelivered;
@@ -159,7 +210,7 @@ struct decision claim_decide(const struct delivery *d, const struct record *met,
             return come_back_over(d, &met->now, session, number, now, rules);
         break;
     }
-    return duplicate(d);
+    return duplicate(d, met, session, number, now, rules);
 }
 
 /* ---- Recording and releasing ---- */
@@ -206,6 +257,22 @@ struct record claim_released(const struct record *mine, int64_t now)
     if (left.now.ends <= now)
         left.now = (struct record_life){0};
     return left;
+}
+
+bool claim_count_duplicates(const struct record *met, uint32_t count, int64_t now,
+                            const struct claim_rules *rules, struct record *next)
+{
+    if (met->now.state == RECORD_NONE || met->now.state == RECORD_PENDING)
+        return false;
+    *next = *met;
+    struct record_life *life = &next->now;
+    life->duplicates =
+        life->duplicates > UINT32_MAX - count ? UINT32_MAX : life->duplicates + count;
+    life->last_duplicate = now;
+    bool slides = rules->sliding && life->state != RECORD_PARKED; /* Rule 10 */
+    if (slides && life->ends < now + rules->window)
+        life->ends = now + rules->window;
+    return true;
 }
 
 enum completion claim_complete(const struct record *met, int64_t first_seen, int64_t now,

@@ -15,11 +15,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+enum on_conflict { CONFLICT_PARK, CONFLICT_DROP, CONFLICT_FORWARD };
+
 struct claim_rules {
-    int64_t window;           /* ms */
+    int64_t window;           /* ms, of the message in question */
     int64_t window_completed; /* ms from completion; -1: the rest of the window */
     int64_t hold_limit;       /* ms */
     bool check_dead_lettered;
+    bool sliding;
+    enum on_conflict on_conflict;
 };
 
 /* How long a pending record lives: max(window, 24h). */
@@ -41,6 +45,7 @@ struct decision {
     enum verdict verdict;
     struct record next;
     enum park_reason reason;
+    bool conflict; /* its content is not that of the message that was forwarded */
 };
 
 /*
@@ -67,6 +72,13 @@ bool claim_may_record(const struct record *mine, const struct record *met, enum 
 
 /* What releasing leaves in the place of our claim: RECORD_NONE means that the record goes. */
 struct record claim_released(const struct record *mine, int64_t now);
+
+/*
+ * What a record becomes when `count` duplicates have come to it: it counts them, and with `sliding`
+ * its window begins anew, never earlier than it would have ended. False: the record stays as it is.
+ */
+bool claim_count_duplicates(const struct record *met, uint32_t count, int64_t now,
+                            const struct claim_rules *rules, struct record *next);
 
 /* Completing. `first_seen` 0: any. */
 enum completion { COMPLETION_WRITE, COMPLETION_ALREADY, COMPLETION_NOT_FOUND };

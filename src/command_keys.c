@@ -121,7 +121,7 @@ static int print_status(const struct session_of_command *s, const char *key)
         return store_failed(s);
     if (foreign)
         return say_foreign(key);
-    char *json = record_json(&record, s->route->name, key, ttl);
+    char *json = record_json(&record, s->route->name, key, ttl, NULL);
     puts(json);
     free(json);
     return record.now.state == RECORD_NONE ? EXIT_NOT : EXIT_OK;

@@ -14,6 +14,7 @@
 #ifndef ONLYONCE_CONFIG_H
 #define ONLYONCE_CONFIG_H
 
+#include "claim.h"
 #include "key.h"
 #include "log.h"
 #include "memory.h"
@@ -33,7 +34,8 @@ enum on_missing_key { MISSING_KEY_FORWARD, MISSING_KEY_PARK };
 enum on_store_failure { STORE_FAILURE_HOLD, STORE_FAILURE_FORWARD, STORE_FAILURE_PARK };
 /* Never _DEFAULT after loading. */
 enum on_unroutable { UNROUTABLE_DEFAULT, UNROUTABLE_HOLD, UNROUTABLE_PARK };
-enum on_in_doubt { IN_DOUBT_FORWARD, IN_DOUBT_PARK };
+enum on_in_doubt { IN_DOUBT_FORWARD, IN_DOUBT_PARK, IN_DOUBT_WAIT };
+enum fingerprint { FINGERPRINT_NONE, FINGERPRINT_BODY, FINGERPRINT_BODY_JSON };
 enum on_dead_lettered { DEAD_LETTERED_FORWARD, DEAD_LETTERED_CHECK };
 
 struct strings {
@@ -96,10 +98,17 @@ struct route_config {
     struct strings key;
     struct key_rule *key_rule; /* key, compiled */
     int64_t window;
+    char *window_header;
+    int64_t max_window; /* window, unless set */
+    bool sliding;
+    int64_t window_completed; /* -1: the rest of the window */
+    enum fingerprint fingerprint;
+    enum on_conflict on_conflict;
     enum on_missing_key on_missing_key;
     enum on_store_failure on_store_failure;
     enum on_unroutable on_unroutable;
     enum on_in_doubt on_in_doubt;
+    int64_t in_doubt_wait;
     enum on_dead_lettered on_dead_lettered;
     int64_t hold_limit;
 };

@@ -311,6 +311,24 @@ static void check_park(struct check *c, size_t index, struct route_config *r)
                    "is the work queue: workers would get what was parked; write another queue");
 }
 
+/* What follows from the window where nothing else is written. */
+static void derive_windows(struct check *c, size_t index, struct route_config *r)
+{
+    struct path path = route_path(index, "max_window");
+    if (!is_set(c, path))
+        r->max_window = r->window;
+    else if (!r->window_header)
+        faults_add(c->faults, path.text, "means nothing without window_header; set that, too");
+    if (!is_set(c, route_path(index, "window_completed")))
+        r->window_completed = -1;
+    if (is_set(c, route_path(index, "on_conflict")) && r->fingerprint == FINGERPRINT_NONE)
+        faults_add(c->faults, route_path(index, "on_conflict").text,
+                   "means nothing without fingerprint; write fingerprint: body or body:json");
+    if (r->in_doubt_wait >= 2 * r->hold_limit && r->hold_limit)
+        faults_add(c->faults, route_path(index, "in_doubt_wait").text,
+                   "must be below twice hold_limit: then another worker takes the key over");
+}
+
 static void check_times(struct check *c, size_t index, const struct route_config *r)
 {
     if (r->window && r->window < HOUR)
@@ -451,6 +469,7 @@ static void check_route(struct check *c, size_t index)
     check_from(c, index, r);
     check_to(c, index, r);
     check_park(c, index, r);
+    derive_windows(c, index, r);
     check_times(c, index, r);
     for (size_t i = 0; i < index; i++)
         compare_routes(c, index, i);

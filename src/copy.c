@@ -21,6 +21,7 @@ const char *park_reason_text(enum park_reason reason)
     case PARK_NO_KEY: return "no_key";
     case PARK_STORE_FAILURE: return "store_failure";
     case PARK_UNROUTABLE: return "unroutable";
+    case PARK_CONFLICT: return "conflict";
     case PARK_IN_DOUBT: return "in_doubt";
     case PARK_REASON_COUNT: break;
     }

@@ -30,6 +30,7 @@ enum park_reason {
     PARK_NO_KEY,        /* no_key: on_missing_key says park */
     PARK_STORE_FAILURE, /* store_failure: on_store_failure says park */
     PARK_UNROUTABLE,    /* unroutable: returned three times, and on_unroutable says park */
+    PARK_CONFLICT,      /* conflict: its key is recorded for another content */
     PARK_IN_DOUBT,      /* in_doubt: on_in_doubt says park */
     PARK_REASON_COUNT
 };

@@ -22,10 +22,11 @@ enum delivery_kind {
 
 struct delivery {
     enum delivery_kind kind;
-    uint32_t attempt;   /* RETRY, PUT_BACK, LOOP: of the copy that came back, 1 or more */
-    int64_t first_seen; /* RETRY, PUT_BACK, LOOP: of that copy's record, ms since 1970 */
-    bool redelivered;   /* the broker says so */
-    bool other_route;   /* PLAIN: bears another route's x-onlyonce-route, and an x-death */
+    uint32_t attempt;     /* RETRY, PUT_BACK, LOOP: of the copy that came back, 1 or more */
+    int64_t first_seen;   /* RETRY, PUT_BACK, LOOP: of that copy's record, ms since 1970 */
+    bool redelivered;     /* the broker says so */
+    uint64_t fingerprint; /* of its content, if the route takes fingerprints; 0: none */
+    bool other_route;     /* PLAIN: bears another route's x-onlyonce-route, and an x-death */
 };
 
 /* What a route calls its own. Exactly one of queue and exchange is set. */

@@ -108,6 +108,16 @@ bool key_find(const struct key_rule *rule, struct message *m)
     return m->key_len > 0;
 }
 
+uint64_t key_fingerprint(const struct key_rule *rule, bool json, struct span body)
+{
+    struct buffer canonical = {0};
+    if (json && json_add_canonical(&canonical, body))
+        body = buffer_span(&canonical);
+    uint64_t bits = key_digest_bits(rule->sha256, body);
+    buffer_free(&canonical);
+    return bits ? bits : 1;
+}
+
 const char *key_alternative_name(const struct key_rule *rule, int alternative)
 {
     assert(alternative >= 0 && (size_t)alternative < rule->count);

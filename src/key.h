@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct message;
 struct key_rule;
@@ -37,6 +38,9 @@ void key_rule_free(struct key_rule *rule); /* NULL is fine */
  * none (m->key_len is 0). The message's properties must be readable, else it has none, too.
  */
 bool key_find(const struct key_rule *rule, struct message *m);
+
+/* 64 bits of the digest of a body, never 0; with `json`, of its canonical form if it is JSON. */
+uint64_t key_fingerprint(const struct key_rule *rule, bool json, struct span body);
 
 /* An alternative's name; "key" if the rule has but one. */
 const char *key_alternative_name(const struct key_rule *rule, int alternative);

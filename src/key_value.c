@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define DIGEST_PREFIX "sha256:"
+#define DIGEST_LEN 32
 #define HEADER_NAME_MAX 255
 #define ERROR_SIZE 256
 
@@ -27,20 +28,32 @@ struct key_part_kind {
 
 /* ---- Digests ---- */
 
+static void digest(const EVP_MD *sha256, struct span bytes, uint8_t out[EVP_MAX_MD_SIZE])
+{
+    unsigned len = 0;
+    int ok = EVP_Digest(bytes.data, bytes.len, out, &len, sha256, NULL);
+    /* It fails only without memory. Going on would give different messages one key. */
+    assert(ok == 1 && len == DIGEST_LEN);
+}
+
 struct span key_digest(const EVP_MD *sha256, struct span bytes, char out[KEY_SCRATCH_SIZE])
 {
     static const char hex[] = "0123456789abcdef";
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    unsigned len = 0;
-    int ok = EVP_Digest(bytes.data, bytes.len, digest, &len, sha256, NULL);
-    /* It fails only without memory. Going on would give different messages one key. */
-    assert(ok == 1 && len == 32);
+    uint8_t bits[EVP_MAX_MD_SIZE];
+    digest(sha256, bytes, bits);
     char *at = stpcpy(out, DIGEST_PREFIX);
-    for (unsigned i = 0; i < len; i++) {
-        *at++ = hex[digest[i] >> 4];
-        *at++ = hex[digest[i] & 15];
+    for (unsigned i = 0; i < DIGEST_LEN; i++) {
+        *at++ = hex[bits[i] >> 4];
+        *at++ = hex[bits[i] & 15];
     }
     return (struct span){(const uint8_t *)out, (size_t)(at - out)};
+}
+
+uint64_t key_digest_bits(const EVP_MD *sha256, struct span bytes)
+{
+    uint8_t bits[EVP_MAX_MD_SIZE];
+    digest(sha256, bytes, bits);
+    return bytes_number((struct span){bits, 8});
 }
 
 /* ---- Numbers as text ---- */

@@ -14,6 +14,7 @@
 #include <openssl/types.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define KEY_SCRATCH_SIZE 320 /* the longest number is a decimal with 255 places */
 
@@ -40,6 +41,9 @@ struct span key_value(struct key_subject *s, const struct key_part *part);
 
 /* "sha256:" and the hex digest, in `out`. */
 struct span key_digest(const EVP_MD *sha256, struct span bytes, char out[KEY_SCRATCH_SIZE]);
+
+/* The first 64 bits of the digest. */
+uint64_t key_digest_bits(const EVP_MD *sha256, struct span bytes);
 
 /*
  * Reads a part's text, such as "header:x-id". False: `error` is a sentence fragment that says what

@@ -43,17 +43,22 @@ struct message {
     enum place place;
     TAILQ_ENTRY(message) link; /* in the list of its place */
     struct flow_facts facts;
-    int64_t arrived;    /* clock_now() at its arrival */
-    int64_t first_seen; /* its own, should it become the first of its key; ms since 1970 */
-    int64_t due;        /* HELD: when to try again; INT64_MAX: when something wakes it */
-    uint32_t tries;     /* how often it was held since it last got further */
-    uint32_t returns;   /* how often the broker returned its copy as unroutable */
-    uint32_t refusals;  /* how often the broker returned or nacked its copy */
-    bool looked;        /* up, during an alarm: it was no duplicate then */
-    const char *why;    /* what it waits for, for people; static text */
+    int64_t arrived;     /* clock_now() at its arrival */
+    int64_t first_seen;  /* its own, should it become the first of its key; ms since 1970 */
+    uint32_t attempt;    /* of a copy without a claim: its record's number, where it met one */
+    int64_t window;      /* ms: its own, or the route's */
+    int64_t waits_since; /* in doubt, it waits for a completion since then (clock_now()); 0: no */
+    int64_t due;         /* HELD: when to try again; INT64_MAX: when something wakes it */
+    uint32_t tries;      /* how often it was held since it last got further */
+    uint32_t returns;    /* how often the broker returned its copy as unroutable */
+    uint32_t refusals;   /* how often the broker returned or nacked its copy */
+    bool looked;         /* up, during an alarm: it was no duplicate then */
+    const char *why;     /* what it waits for, for people; static text */
 
     /* Its claim: the record as it stands in the store, or may stand there; if facts.claim. */
     struct record claim;
+
+    bool is_duplicate; /* of the record that `claim` then is */
 
     /* Its copy: what sink writes. A copy of it may be in the work queue already: in_doubt. */
     struct copy copy;

@@ -19,7 +19,9 @@ static const char *const log_formats[] = {"logfmt", "json", NULL};
 static const char *const missing_key[] = {"forward", "park", NULL};
 static const char *const store_failure[] = {"hold", "forward", "park", NULL};
 static const char *const unroutable[] = {"", "hold", "park", NULL};
-static const char *const in_doubt[] = {"forward", "park", NULL};
+static const char *const in_doubt[] = {"forward", "park", "wait", NULL};
+static const char *const conflict[] = {"park", "drop", "forward", NULL};
+static const char *const fingerprint[] = {"none", "body", "body:json", NULL};
 static const char *const dead_lettered[] = {"forward", "check", NULL};
 
 /* Enums are stored through int. */
@@ -114,6 +116,20 @@ const struct option options[] = {
     {"routes[].window", OPTION_DURATION, OPTION_REQUIRED, ROUTE(window), "24h", "1s", "3650d", NULL,
      "How long a key blocks, from the moment its message was forwarded. Longer than the longest job, the "
      "delays of its retries, and any time that a message is redelivered or held."},
+    {"routes[].window_header", OPTION_TEXT, OPTION_DERIVED, ROUTE(window_header), "none", NULL, NULL, NULL,
+     "A header that brings a message's own window, in ms: an integer of any width, or digits."},
+    {"routes[].max_window", OPTION_DURATION, OPTION_DERIVED, ROUTE(max_window), "window", "1s", "3650d", NULL,
+     "The longest window that a message may bring; a longer one is cut to it."},
+    {"routes[].sliding", OPTION_BOOLEAN, 0, ROUTE(sliding), "false", NULL, NULL, NULL,
+     "Each duplicate begins its key's window anew."},
+    {"routes[].window_completed", OPTION_DURATION, OPTION_DERIVED, ROUTE(window_completed),
+     "the rest of window", "0s", "3650d", NULL,
+     "How long a key blocks once its message was reported complete. 0s: it is free at once."},
+    {"routes[].fingerprint", OPTION_WORD, 0, ROUTE(fingerprint), "none", NULL, NULL, fingerprint,
+     "What two messages of a key must have in common, else they are in conflict: the body's bytes, or its JSON "
+     "value (of a body that is not JSON, its bytes)."},
+    {"routes[].on_conflict", OPTION_WORD, 0, ROUTE(on_conflict), "park", NULL, NULL, conflict,
+     "What becomes of a message whose key is recorded for another content."},
     {"routes[].on_missing_key", OPTION_WORD, 0, ROUTE(on_missing_key), "forward", NULL, NULL, missing_key,
      "What becomes of a message without a key. forward marks the copy x-onlyonce-no-key."},
     {"routes[].on_store_failure", OPTION_WORD, 0, ROUTE(on_store_failure), "hold", NULL, NULL, store_failure,
@@ -124,23 +140,19 @@ const struct option options[] = {
      "What becomes of a copy that the broker returns. park: after three returns."},
     {"routes[].on_in_doubt", OPTION_WORD, 0, ROUTE(on_in_doubt), "forward", NULL, NULL, in_doubt,
      "What becomes of a message of which a copy may or may not have arrived. forward marks the next copy "
-     "x-onlyonce-in-doubt."},
+     "x-onlyonce-in-doubt; wait holds it for the completion of the earlier copy, which makes it a duplicate, "
+     "and forwards it, marked, if none comes."},
+    {"routes[].in_doubt_wait", OPTION_DURATION, 0, ROUTE(in_doubt_wait), "30s", "1s", "1h", NULL,
+     "With on_in_doubt: wait, how long to wait for the completion of an earlier copy. Below twice hold_limit."},
     {"routes[].on_dead_lettered", OPTION_WORD, 0, ROUTE(on_dead_lettered), "forward", NULL, NULL, dead_lettered,
      "What becomes of a message that workers dead-lettered and that comes back. forward takes it for a "
      "retry; check parks it."},
     {"routes[].hold_limit", OPTION_DURATION, 0, ROUTE(hold_limit), "10m", "1s", "24h", NULL,
      "How long messages are held unacknowledged before they are given back to the broker. Below half of its "
      "consumer timeout (30 minutes, unless it was changed)."},
-    {.path = "routes[].window_header", .flags = OPTION_UNSUPPORTED},
-    {.path = "routes[].max_window", .flags = OPTION_UNSUPPORTED},
-    {.path = "routes[].sliding", .flags = OPTION_UNSUPPORTED},
-    {.path = "routes[].window_completed", .flags = OPTION_UNSUPPORTED},
-    {.path = "routes[].fingerprint", .flags = OPTION_UNSUPPORTED},
-    {.path = "routes[].on_conflict", .flags = OPTION_UNSUPPORTED},
     {.path = "routes[].on_duplicate", .flags = OPTION_UNSUPPORTED},
     {.path = "routes[].duplicates", .flags = OPTION_UNSUPPORTED},
     {.path = "routes[].reply", .flags = OPTION_UNSUPPORTED},
-    {.path = "routes[].in_doubt_wait", .flags = OPTION_UNSUPPORTED},
 };
 /* clang-format on */
 

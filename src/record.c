@@ -69,6 +69,15 @@ static char *put_field(char *at, char letter, int64_t value)
     return put_number(at, (uint64_t)value);
 }
 
+static char *put_flag(char *at, char letter, bool set)
+{
+    if (!set)
+        return at;
+    *at++ = ' ';
+    *at++ = letter;
+    return at;
+}
+
 static char *put_life(char *at, const struct record_life *life)
 {
     assert(life->state != RECORD_NONE);
@@ -80,11 +89,15 @@ static char *put_life(char *at, const struct record_life *life)
     at = put_field(at, 't', life->since);
     at = put_field(at, 'e', life->ends);
     at = put_field(at, 'c', life->completed);
-    if (life->in_doubt) {
-        *at++ = ' ';
-        *at++ = 'd';
+    at = put_flag(at, 'd', life->in_doubt);
+    at = put_field(at, 'n', life->duplicates);
+    at = put_field(at, 'l', life->last_duplicate);
+    if (life->fingerprint) {
+        at = put_flag(at, 'f', true);
+        for (int shift = 60; shift >= 0; shift -= 4)
+            *at++ = "0123456789abcdef"[life->fingerprint >> shift & 15];
     }
-    return at;
+    return put_flag(at, 'r', life->has_result);
 }
 
 size_t record_write(const struct record *r, char out[RECORD_TEXT_MAX])
@@ -175,6 +188,27 @@ static bool take_state(struct reader *in, enum record_state *out)
     return false;
 }
 
+/* Of a lower case hex digit; -1: it is none. */
+static int hex_value(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool take_fingerprint(struct reader *in, uint64_t *out)
+{
+    if (in->end - in->at < 16)
+        return false;
+    for (int i = 0; i < 16; i++) {
+        int digit = hex_value(*in->at++);
+        if (digit < 0)
+            return false;
+        *out = *out << 4 | (uint64_t)digit;
+    }
+    return *out != 0;
+}
+
 static bool take_life(struct reader *in, struct record_life *life)
 {
     uint64_t number;
@@ -187,6 +221,13 @@ static bool take_life(struct reader *in, struct record_life *life)
         !take_optional_time(in, 'c', &life->completed))
         return false;
     life->in_doubt = take_field(in, 'd');
+    uint64_t duplicates = 0;
+    if ((take_field(in, 'n') && !take_number(in, UINT32_MAX, &duplicates)) ||
+        !take_optional_time(in, 'l', &life->last_duplicate) ||
+        (take_field(in, 'f') && !take_fingerprint(in, &life->fingerprint)))
+        return false;
+    life->duplicates = (uint32_t)duplicates;
+    life->has_result = take_field(in, 'r');
     /* A record that was cut short is not one. */
     bool ends = life->state != RECORD_PENDING;
     return life->since > 0 && (life->ends > 0) == ends &&
@@ -200,10 +241,9 @@ static bool take_owner(struct reader *in, struct record *r)
     if (in->end - in->at < SESSION_ID_LEN)
         return false;
     for (size_t i = 0; i < SESSION_ID_LEN; i++) {
-        char c = *in->at++;
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+        if (hex_value(*in->at) < 0)
             return false;
-        r->session[i] = c;
+        r->session[i] = *in->at++;
     }
     return take(in, '.') && take_number(in, UINT64_MAX, &r->claim);
 }
@@ -244,7 +284,8 @@ static void add_time(cJSON *object, const char *name, int64_t ms)
     cJSON_AddStringToObject(object, name, text);
 }
 
-char *record_json(const struct record *r, const char *route, const char *key, int64_t ttl)
+char *record_json(const struct record *r, const char *route, const char *key, int64_t ttl,
+                  const char *result)
 {
     const struct record_life *now = &r->now;
     cJSON *object = cJSON_CreateObject();
@@ -261,6 +302,10 @@ char *record_json(const struct record *r, const char *route, const char *key, in
         cJSON_AddNumberToObject(object, "expires_in_ms", (double)(ttl > 0 ? ttl : 0));
         cJSON_AddNumberToObject(object, "attempt", now->number);
         cJSON_AddBoolToObject(object, "in_doubt", now->in_doubt);
+        cJSON_AddNumberToObject(object, "duplicates", now->duplicates);
+        add_time(object, "last_duplicate_at", now->last_duplicate);
+        if (result)
+            cJSON_AddRawToObject(object, "result", result);
     }
     char *printed = cJSON_PrintUnformatted(object);
     char *text = xstrdup(printed ? printed : "{}");

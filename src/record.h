@@ -14,6 +14,9 @@
  *   e  when its window ends (F, C, K)
  *   c  when it was completed (C); on P the note of a completion that came early
  *   d  in doubt
+ *   n  how many duplicates came, l  when the last one did
+ *   f  the fingerprint of the message that was forwarded: 16 hex digits
+ *   r  there is a result beside it, that its completion brought
  *   o  the session and the number of the claim that owns it (P); absent: nobody does
  *   <  the record that was claimed over, to be put back if the claim is released; always last
  *
@@ -49,6 +52,10 @@ struct record_life {
     int64_t ends;       /* 0 for pending */
     int64_t completed;  /* 0: not */
     bool in_doubt;
+    bool has_result;
+    uint32_t duplicates;
+    int64_t last_duplicate; /* 0: there was none */
+    uint64_t fingerprint;   /* 0: none was taken */
 };
 
 struct record {
@@ -67,9 +74,9 @@ bool record_read(struct record *r, const char *text, size_t len)
 
 bool record_equal(const struct record *a, const struct record *b);
 
-/* The record as one JSON object on a line, without its '\n', to be freed.
- * `ttl` is its time to live in ms. RECORD_NONE gives "not_found". */
-char *record_json(const struct record *r, const char *route, const char *key, int64_t ttl)
-    __attribute__((warn_unused_result));
+/* The record as one JSON object on a line, without its '\n', to be freed. `ttl` is its time to live
+ * in ms; `result` is JSON, put in as it is, or NULL. RECORD_NONE gives "not_found". */
+char *record_json(const struct record *r, const char *route, const char *key, int64_t ttl,
+                  const char *result) __attribute__((warn_unused_result));
 
 #endif

@@ -1,6 +1,7 @@
 #include "relay.h"
 
 #include "clock.h"
+#include "headers.h"
 #include "key.h"
 #include "log.h"
 #include "relay_inside.h"
@@ -133,10 +134,29 @@ void relay_hold(struct relay *r, struct message *m, enum event event, const char
     relay_move(r, m, event);
 }
 
-void relay_duplicate(struct relay *r, struct message *m)
+struct claim_rules relay_rules(const struct relay *r, const struct message *m)
 {
-    stats_add(r->stats, STAT_DUPLICATES, 1);
+    struct claim_rules rules = r->rules;
+    rules.window = m->window;
+    return rules;
+}
+
+void relay_say_conflict(struct relay *r, const struct message *m)
+{
+    stats_add(r->stats, STAT_CONFLICTS, 1);
+    LOG_WARNING("conflict: another content under a key on record", "route", r->route->name, "key",
+                m->key, NULL);
+}
+
+void relay_duplicate(struct relay *r, struct message *m, const struct record *known, bool conflict)
+{
+    if (conflict)
+        relay_say_conflict(r, m);
+    else
+        stats_add(r->stats, STAT_DUPLICATES, 1);
     LOG_DEBUG("duplicate", "route", r->route->name, "key", m->key, NULL);
+    m->claim = *known;
+    m->is_duplicate = true;
     relay_move(r, m, EVENT_DUPLICATE);
 }
 
@@ -152,10 +172,11 @@ void relay_park(struct relay *r, struct message *m, enum park_reason reason)
 static void lead_follower(struct relay *r, struct message *m, const struct record *known)
 {
     if (known && known->now.state != RECORD_NONE) {
-        struct decision d = claim_decide(&m->delivery, known, true, r->session->id, 0,
-                                         store_now(r->store), &r->rules);
+        struct claim_rules rules = relay_rules(r, m);
+        struct decision d =
+            claim_decide(&m->delivery, known, true, r->session->id, 0, store_now(r->store), &rules);
         if (d.verdict == VERDICT_DUPLICATE) {
-            relay_duplicate(r, m);
+            relay_duplicate(r, m, known, d.conflict);
             return;
         }
         if (d.verdict == VERDICT_WAIT) {
@@ -195,13 +216,41 @@ static void count_key(struct relay *r, const struct message *m)
     atomic_fetch_add_explicit(&r->stats->alternatives[at], 1, memory_order_relaxed);
 }
 
+/* The window that the message itself asks for, or the route's. */
+static int64_t window_of(struct relay *r, const struct message *m)
+{
+    const struct route_config *route = r->route;
+    struct properties p;
+    struct header h;
+    if (!route->window_header || !properties_read(m->properties, &p) ||
+        !header_find(p.value[PROPERTY_HEADERS], span_of(route->window_header), &h))
+        return route->window;
+    int64_t ms;
+    if (!header_integer(&h, &ms) || ms <= 0) {
+        stats_add(r->stats, STAT_WINDOWS_IGNORED, 1);
+        return route->window;
+    }
+    return ms < route->max_window ? ms : route->max_window;
+}
+
+static void read_content(struct relay *r, struct message *m)
+{
+    const struct route_config *route = r->route;
+    m->window = window_of(r, m);
+    if (route->fingerprint != FINGERPRINT_NONE)
+        m->delivery.fingerprint =
+            key_fingerprint(route->key_rule, route->fingerprint == FINGERPRINT_BODY_JSON, m->body);
+}
+
 /* What headers and properties alone decide. What is left undecided is claimed. */
 static void admit(struct relay *r, struct message *m)
 {
     m->arrived = r->now;
     m->first_seen = store_now(r->store);
     m->facts.rejectable = source_dead_letters(r->source);
+    m->attempt = 1;
     m->delivery = delivery_read(m->properties, m->redelivered, &r->origin);
+    read_content(r, m);
     r->bytes += message_size(m);
     enter(r, m, PLACE_FRESH);
     stats_add(r->stats, STAT_DELIVERIES, 1);
@@ -257,7 +306,7 @@ static void fill_copy(struct message *m)
 {
     struct copy *c = &m->copy;
     c->first_seen = m->first_seen;
-    c->attempt = 1;
+    c->attempt = m->attempt;
     if (m->facts.claim) {
         c->first_seen = m->claim.now.first_seen;
         c->attempt = m->claim.now.number;
@@ -504,6 +553,7 @@ int64_t relay_tick(struct relay *r, int64_t now)
     relay_claim(r);
     relay_look(r);
     publish(r);
+    relay_count_duplicates(r);
     settle(r);
     look_for_old(r);
     sink_flush(r->sink, now);

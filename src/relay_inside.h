@@ -53,8 +53,12 @@ void relay_hold(struct relay *r, struct message *m, enum event event, const char
  * be on record now (or NULL). */
 void relay_unclaim(struct relay *r, struct message *m, const struct record *known);
 
-/* It is a duplicate of what is on record. */
-void relay_duplicate(struct relay *r, struct message *m);
+/* The rules, with the message's own window. */
+struct claim_rules relay_rules(const struct relay *r, const struct message *m);
+
+/* It is a duplicate of what is `known` to be on record, or in conflict with it. */
+void relay_duplicate(struct relay *r, struct message *m, const struct record *known, bool conflict);
+void relay_say_conflict(struct relay *r, const struct message *m);
 
 /* It goes to the parking queue, without a claim. */
 void relay_park(struct relay *r, struct message *m, enum park_reason reason);
@@ -73,6 +77,10 @@ int64_t relay_backoff(uint32_t tries, int64_t first, int64_t most);
 void relay_claim(struct relay *r);
 void relay_record(struct relay *r);
 void relay_release(struct relay *r);
+
+/* Counts the duplicates that are about to be acknowledged in their records; at no cost to others.
+ */
+void relay_count_duplicates(struct relay *r);
 void relay_look(struct relay *r);
 
 #endif

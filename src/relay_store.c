@@ -15,6 +15,7 @@
 
 #define ROUNDS 4
 #define BATCH_MOST 1000
+#define WAIT_LOOK_MS 500
 #define FOREIGN_FIRST_MS 1000
 #define FOREIGN_MOST_MS 30000
 
@@ -36,8 +37,8 @@ static void set_op(struct relay *r, size_t i, const struct record *expect,
     op->key = message_key(r->batch[i]);
     op->expect = *expect;
     op->write = *write;
-    op->ttl =
-        write->now.state == RECORD_NONE ? 0 : claim_ttl(write, store_now(r->store), &r->rules);
+    struct claim_rules rules = relay_rules(r, r->batch[i]);
+    op->ttl = write->now.state == RECORD_NONE ? 0 : claim_ttl(write, store_now(r->store), &rules);
 }
 
 static bool apply(struct relay *r, size_t count)
@@ -78,6 +79,7 @@ static bool parks_as_it_is(const struct message *m)
     case PARK_DEAD_LETTERED:
     case PARK_OTHER_ROUTE:
     case PARK_STORE_FAILURE:
+    case PARK_CONFLICT:
     case PARK_IN_DOUBT:
     case PARK_REASON_COUNT: break;
     }
@@ -130,11 +132,26 @@ static void aim(const struct relay *r, struct message *m)
         park_in_doubt(m);
 }
 
+/* on_in_doubt: wait: it keeps its claim, and asks from time to time whether the completion of the
+ * earlier copy was noted on it. */
+static bool waits(const struct relay *r, struct message *m)
+{
+    if (r->route->on_in_doubt != IN_DOUBT_WAIT || !m->claim.now.in_doubt)
+        return false;
+    if (m->waits_since == 0)
+        m->waits_since = r->now;
+    return r->now - m->waits_since < r->route->in_doubt_wait;
+}
+
 static void claimed(struct relay *r, struct message *m, const struct record *claim)
 {
     m->claim = *claim;
     aim(r, m);
-    relay_move(r, m, EVENT_MINE);
+    if (waits(r, m))
+        relay_hold(r, m, EVENT_BUSY, "in doubt: waits for a completion of the earlier copy",
+                   WAIT_LOOK_MS);
+    else
+        relay_move(r, m, EVENT_MINE);
 }
 
 /* Nobody knows whether the claim was made. Held, or sent on without it, as the route says. */
@@ -176,17 +193,23 @@ static size_t gather(struct relay *r, size_t room)
             room--;
             continue;
         }
-        if (follows(r, m))
+        room--;
+        r->batch[count] = m;
+        if (m->facts.claim) { /* It waited with its claim: is it still there, and unchanged? */
+            struct record claim = m->claim;
+            claim.now.since = now;
+            set_op(r, count++, &m->claim, &claim);
             continue;
-        assert(!m->facts.claim);
+        }
+        if (follows(r, m)) {
+            room++;
+            continue;
+        }
         begin_copy(m);
         m->claim = claim_new(&m->delivery, r->session->id, ++r->session->claims, now);
         m->facts.claim = true;
         flight_add(&r->flight, m);
-        r->batch[count] = m;
-        set_op(r, count, &none, &m->claim);
-        count++;
-        room--;
+        set_op(r, count++, &none, &m->claim);
     }
     return count;
 }
@@ -201,7 +224,7 @@ static size_t claim_answers(struct relay *r, size_t count)
         switch (op->answer) {
         case STORE_APPLIED:
             if (op->write.now.state == RECORD_PENDING) {
-                if (op->expect.now.state == RECORD_PENDING)
+                if (op->expect.now.state == RECORD_PENDING && m->waits_since == 0)
                     stats_add(r->stats, STAT_TAKEN_OVER, 1);
                 claimed(r, m, &op->write);
             } else { /* A noted completion took effect: now this is what was met. */
@@ -258,8 +281,11 @@ static bool decide(struct relay *r, size_t to, size_t from, bool owner_lives)
 {
     struct message *m = r->batch[from];
     struct record met = r->ops[from].met;
+    struct claim_rules rules = relay_rules(r, m);
     struct decision d = claim_decide(&m->delivery, &met, owner_lives, r->session->id,
-                                     ++r->session->claims, store_now(r->store), &r->rules);
+                                     ++r->session->claims, store_now(r->store), &rules);
+    if (d.conflict && d.verdict != VERDICT_DUPLICATE)
+        relay_say_conflict(r, m);
     switch (d.verdict) {
     case VERDICT_CLAIM:
     case VERDICT_COMPLETE:
@@ -270,7 +296,7 @@ static bool decide(struct relay *r, size_t to, size_t from, bool owner_lives)
     case VERDICT_MINE: claimed(r, m, &d.next); return false;
     case VERDICT_DUPLICATE:
         relay_unclaim(r, m, &met);
-        relay_duplicate(r, m);
+        relay_duplicate(r, m, &met, d.conflict);
         return false;
     case VERDICT_WAIT:
         relay_unclaim(r, m, &met);
@@ -278,6 +304,10 @@ static bool decide(struct relay *r, size_t to, size_t from, bool owner_lives)
                    relay_backoff(m->tries, RELAY_BUSY_FIRST_MS, RELAY_BUSY_MOST_MS));
         return false;
     case VERDICT_PARK:
+        if (m->delivery.attempt == 0) { /* So that it can be put back, over this record. */
+            m->first_seen = met.now.first_seen;
+            m->attempt = met.now.number;
+        }
         relay_unclaim(r, m, &met);
         relay_park(r, m, d.reason);
         return false;
@@ -363,11 +393,13 @@ static enum record_state recorded_as(const struct message *m)
 
 static void set_record_op(struct relay *r, size_t i, const struct record *expect)
 {
+    struct claim_rules rules = relay_rules(r, r->batch[i]);
     struct record mine = r->batch[i]->claim;
     mine.now.completed = expect->now.completed;
+    mine.now.has_result = expect->now.has_result;
     mine.now.in_doubt = r->batch[i]->copy.in_doubt || expect->now.in_doubt;
     struct record write =
-        claim_recorded(&mine, recorded_as(r->batch[i]), store_now(r->store), &r->rules);
+        claim_recorded(&mine, recorded_as(r->batch[i]), store_now(r->store), &rules);
     set_op(r, i, expect, &write);
 }
 
@@ -465,6 +497,63 @@ void relay_release(struct relay *r)
     end_claims(r, PLACE_UNWIND, EVENT_RELEASED, set_release_op);
 }
 
+/* ---- Counting duplicates ---- */
+
+/* One op for each record: the duplicates of
+ * a key that came together lie side by side. */
+static size_t gather_duplicates(struct relay *r)
+{
+    size_t count = 0;
+    uint32_t together = 0;
+    int64_t now = store_now(r->store);
+    const struct message *last = NULL;
+    struct message *m;
+    want_batch(r, r->counts[PLACE_SETTLE]);
+    TAILQ_FOREACH(m, &r->places[PLACE_SETTLE], link)
+    {
+        if (!m->is_duplicate)
+            continue;
+        bool same = last && span_equal(message_key(last), message_key(m));
+        together = same ? together + 1 : 1;
+        count -= same;
+        last = m;
+        struct record next;
+        struct claim_rules rules = relay_rules(r, m);
+        if (!claim_count_duplicates(&m->claim, together, now, &rules, &next))
+            continue;
+        r->batch[count] = m;
+        set_op(r, count++, &m->claim, &next);
+    }
+    return count;
+}
+
+/* One try again for records that changed meanwhile; what is missed is only a count. */
+static size_t count_again(struct relay *r, size_t count)
+{
+    size_t again = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct claim_rules rules = relay_rules(r, r->batch[i]);
+        struct record met = r->ops[i].met;
+        struct record next;
+        uint32_t n = r->ops[i].write.now.duplicates - r->ops[i].expect.now.duplicates;
+        if (r->ops[i].answer != STORE_MET ||
+            !claim_count_duplicates(&met, n, store_now(r->store), &rules, &next))
+            continue;
+        keep(r, again, i);
+        set_op(r, again++, &met, &next);
+    }
+    return again;
+}
+
+void relay_count_duplicates(struct relay *r)
+{
+    if (!r->session->open || r->wishes.store_failed || r->wishes.session_lost)
+        return;
+    size_t count = gather_duplicates(r);
+    for (int round = 0; count > 0 && round < 2 && apply(r, count); round++)
+        count = count_again(r, count);
+}
+
 /* ---- The next session ---- */
 
 static size_t gather_claims(struct relay *r)
@@ -491,6 +580,8 @@ static void told_of_move(struct relay *r, struct message *m, bool moved)
         m->place == PLACE_SENT || m->place == PLACE_CONFIRMED || m->place == PLACE_UNWIND;
     if (moved) {
         memcpy(m->claim.session, r->session->id, sizeof m->claim.session);
+        if (m->place == PLACE_HELD && m->waits_since)
+            return; /* It goes on waiting. */
         if (!published)
             aim(r, m);
         relay_move(r, m, EVENT_MOVED);
@@ -510,7 +601,8 @@ bool relay_open_session(struct relay *r)
     for (size_t i = 0; i < count; i++) {
         moves[i].key = message_key(r->batch[i]);
         moves[i].claim = r->batch[i]->claim;
-        moves[i].ttl = claim_pending_ttl(&r->rules);
+        struct claim_rules rules = relay_rules(r, r->batch[i]);
+        moves[i].ttl = claim_pending_ttl(&rules);
     }
     bool ok = session_open(r->session, r->store, moves, count);
     for (size_t i = 0; ok && i < count; i++)

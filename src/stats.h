@@ -16,6 +16,8 @@
     ROW(DELIVERIES, "deliveries", "messages that arrived from the inbound queue")                  \
     ROW(FORWARDED, "forwarded", "copies confirmed into the work queue or exchange")                \
     ROW(DUPLICATES, "duplicates", "messages acknowledged because their key was recorded")          \
+    ROW(CONFLICTS, "conflicts", "messages whose key was recorded for another content")             \
+    ROW(WINDOWS_IGNORED, "windows_ignored", "messages whose own window made no sense")             \
     ROW(PARKED, "parked", "copies confirmed into the parking queue")                               \
     ROW(REJECTED, "rejected", "unreadable or unwritable messages that the broker dead-lettered")   \
     ROW(MARKED_IN_DOUBT, "in_doubt", "copies marked in doubt")                                     \

@@ -134,7 +134,7 @@ static void prints_status(void **state)
         struct record r = {0};
         if (*cases[i].text)
             assert_true(record_read(&r, cases[i].text, strlen(cases[i].text)));
-        char *json = record_json(&r, "payments", "txn:001", 86399000);
+        char *json = record_json(&r, "payments", "txn:001", 86399000, NULL);
         assert_string_equal(json, cases[i].want);
         free(json);
     }
