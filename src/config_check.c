@@ -324,9 +324,9 @@ static void derive_windows(struct check *c, size_t index, struct route_config *r
     if (is_set(c, route_path(index, "on_conflict")) && r->fingerprint == FINGERPRINT_NONE)
         faults_add(c->faults, route_path(index, "on_conflict").text,
                    "means nothing without fingerprint; write fingerprint: body or body:json");
-    if (r->in_doubt_wait >= 2 * r->hold_limit && r->hold_limit)
+    if (r->on_in_doubt == IN_DOUBT_WAIT && r->hold_limit && r->in_doubt_wait > r->hold_limit / 2)
         faults_add(c->faults, route_path(index, "in_doubt_wait").text,
-                   "must be below twice hold_limit: then another worker takes the key over");
+                   "must be at most half of hold_limit, after which everything is given back");
 }
 
 static void check_times(struct check *c, size_t index, const struct route_config *r)

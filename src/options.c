@@ -143,7 +143,7 @@ const struct option options[] = {
      "x-onlyonce-in-doubt; wait holds it for the completion of the earlier copy, which makes it a duplicate, "
      "and forwards it, marked, if none comes."},
     {"routes[].in_doubt_wait", OPTION_DURATION, 0, ROUTE(in_doubt_wait), "30s", "1s", "1h", NULL,
-     "With on_in_doubt: wait, how long to wait for the completion of an earlier copy. Below twice hold_limit."},
+     "With on_in_doubt: wait, how long to wait for the completion of an earlier copy. At most half of hold_limit."},
     {"routes[].on_dead_lettered", OPTION_WORD, 0, ROUTE(on_dead_lettered), "forward", NULL, NULL, dead_lettered,
      "What becomes of a message that workers dead-lettered and that comes back. forward takes it for a "
      "retry; check parks it."},

@@ -26,10 +26,11 @@ static bool look(struct relay *r, struct message *m)
         return false;
     if (foreign || known.now.state == RECORD_NONE)
         return true;
+    struct claim_rules rules = relay_rules(r, m);
     struct decision d =
-        claim_decide(&m->delivery, &known, true, r->session->id, 0, store_now(r->store), &r->rules);
+        claim_decide(&m->delivery, &known, true, r->session->id, 0, store_now(r->store), &rules);
     if (d.verdict == VERDICT_DUPLICATE)
-        relay_duplicate(r, m);
+        relay_duplicate(r, m, &known, d.conflict);
     return true;
 }
 

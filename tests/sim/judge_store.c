@@ -228,11 +228,26 @@ static void judge_over_parked(const struct write *w)
     judge_times(w, NULL);
 }
 
+/* Only the count of its duplicates changes, upward, and with a sliding window its end, likewise. */
+static bool counts_duplicates(const struct write *w)
+{
+    struct record_life counted = w->old->now;
+    counted.duplicates = w->new->now.duplicates;
+    counted.last_duplicate = w->new->now.last_duplicate;
+    if (sim->route.sliding && counted.state != RECORD_PARKED && w->new->now.ends > counted.ends)
+        counted.ends = w->new->now.ends;
+    return w->old->now.state != RECORD_PENDING && same_life(&counted, &w->new->now) &&
+           w->new->now.duplicates > w->old->now.duplicates &&
+           w->new->now.last_duplicate >= w->old->now.last_duplicate;
+}
+
 static void judge_record(const struct write *w)
 {
     const struct record_life *old = &w->old->now, *new = &w->new->now;
     if (w->new->session[0] || w->new->before.state != RECORD_NONE)
         wrong(w, "records and keeps a claim");
+    if (counts_duplicates(w))
+        return;
     if (old->state == RECORD_PARKED) {
         judge_over_parked(w);
         return;
@@ -244,7 +259,10 @@ static void judge_record(const struct write *w)
     bool completes = is_abandoned(w) && old->completed &&
                      new->state == RECORD_COMPLETED &&new->number ==
                          old->number &&new->first_seen == old->first_seen;
-    if (completes && !is_own(w))
+    completes = completes || (is_own(w) && old->in_doubt && old->completed &&
+                              new->state == RECORD_COMPLETED && new->number == old->number &&
+                              new->first_seen == old->first_seen);
+    if (completes && (!is_own(w) || old->in_doubt))
         return;
     if (!was_own(w)) {
         wrong(w, "writes over somebody else's claim");

@@ -30,7 +30,7 @@ static void choose_policies(struct world *w)
     bool clean = world_clean(w);
     r->on_missing_key = half() ? MISSING_KEY_FORWARD : MISSING_KEY_PARK;
     r->on_unroutable = half() ? UNROUTABLE_HOLD : UNROUTABLE_PARK;
-    r->on_in_doubt = half() ? IN_DOUBT_FORWARD : IN_DOUBT_PARK;
+    r->on_in_doubt = (enum on_in_doubt)below(3);
     r->on_dead_lettered = rng_chance(&w->rng, 800) ? DEAD_LETTERED_FORWARD : DEAD_LETTERED_CHECK;
     r->on_store_failure = STORE_FAILURE_HOLD;
     if (!clean && rng_chance(&w->rng, 350))
@@ -64,12 +64,17 @@ static void choose_route(struct world *w)
     r->key_rule = key_compile(rules, 1, &bad, error);
     r->window = half() ? 24 * INT64_C(3600000) : rng_between(&w->rng, 20000, 60000);
     r->hold_limit = rng_between(&w->rng, 8000, 20000);
+    r->in_doubt_wait = rng_between(&w->rng, 1000, r->hold_limit / 2);
+    r->max_window = r->window;
+    r->sliding = rng_chance(&w->rng, 300);
+    r->window_completed = rng_chance(&w->rng, 300) ? rng_between(&w->rng, 0, 8000) : -1;
     w->store_config.name = r->store;
     w->store_config.session = rng_between(&w->rng, 6000, 12000);
     w->store_config.timeout = 1000;
     w->rules =
         (struct claim_rules){.window = r->window,
-                             .window_completed = -1,
+                             .window_completed = r->window_completed,
+                             .sliding = r->sliding,
                              .hold_limit = r->hold_limit,
                              .check_dead_lettered = r->on_dead_lettered == DEAD_LETTERED_CHECK};
 }

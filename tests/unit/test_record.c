@@ -30,10 +30,16 @@ static const struct {
     {"claimed over a parked one in doubt",
      "1P 2 1782640800123 t1782640860000 d o" SESSION
      ".18446744073709551615 <K 1 1782640800123 t1782640800190 e1782727200190 d"},
+    {"with its duplicates", "1F 1 1782640800123 t1782640800190 e1782727200190 n2 l1782640800999"},
+    {"with fingerprint and result",
+     "1C 1 1782640800123 t1782640800190 e1782727200190 c1782640900000 d n4294967295 "
+     "l1782640800999 f00ff00ff00ff00ff r"},
     {"the largest numbers",
      "1P 4294967295 9223372036854775807 t9223372036854775807 "
-     "c9223372036854775807 d o" SESSION ".18446744073709551615 <C 4294967295 9223372036854775807 "
-     "t9223372036854775807 e9223372036854775807 c9223372036854775807 d"},
+     "c9223372036854775807 d n4294967295 l9223372036854775807 fffffffffffffffff r o" SESSION
+     ".18446744073709551615 <C 4294967295 9223372036854775807 t9223372036854775807 "
+     "e9223372036854775807 c9223372036854775807 d n4294967295 l9223372036854775807 "
+     "fffffffffffffffff r"},
 };
 
 static void reads_what_it_writes(void **state)
@@ -123,11 +129,11 @@ static void prints_status(void **state)
          "{\"route\":\"payments\",\"key\":\"txn:001\",\"state\":\"forwarded\","
          "\"first_seen\":\"2026-06-28T10:00:00.123Z\",\"forwarded_at\":\"2026-06-28T10:00:00."
          "190Z\","
-         "\"expires_in_ms\":86399000,\"attempt\":1,\"in_doubt\":false}"},
+         "\"expires_in_ms\":86399000,\"attempt\":1,\"in_doubt\":false,\"duplicates\":0}"},
         {"1P 2 1782640800123 t1782640800123 d",
          "{\"route\":\"payments\",\"key\":\"txn:001\",\"state\":\"pending\","
          "\"first_seen\":\"2026-06-28T10:00:00.123Z\",\"claimed_at\":\"2026-06-28T10:00:00.123Z\","
-         "\"expires_in_ms\":86399000,\"attempt\":2,\"in_doubt\":true}"},
+         "\"expires_in_ms\":86399000,\"attempt\":2,\"in_doubt\":true,\"duplicates\":0}"},
         {"", "{\"route\":\"payments\",\"key\":\"txn:001\",\"state\":\"not_found\"}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
