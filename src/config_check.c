@@ -321,7 +321,7 @@ static void derive_windows(struct check *c, size_t index, struct route_config *r
         faults_add(c->faults, path.text, "means nothing without window_header; set that, too");
     if (!is_set(c, route_path(index, "window_completed")))
         r->window_completed = -1;
-    if (is_set(c, route_path(index, "on_conflict")) && r->fingerprint == FINGERPRINT_NONE)
+    if (r->on_conflict != CONFLICT_PARK && r->fingerprint == FINGERPRINT_NONE)
         faults_add(c->faults, route_path(index, "on_conflict").text,
                    "means nothing without fingerprint; write fingerprint: body or body:json");
     if (r->on_in_doubt == IN_DOUBT_WAIT && r->hold_limit && r->in_doubt_wait > r->hold_limit / 2)

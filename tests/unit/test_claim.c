@@ -163,6 +163,96 @@ static void a_completed_key_may_be_free_again(void **state)
     assert_int_equal(d.verdict, VERDICT_DUPLICATE);
 }
 
+static void conflicts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *label;
+        enum on_conflict on_conflict;
+        const char *met;
+        uint64_t fingerprint;
+        enum verdict verdict;
+        bool conflict;
+        const char *next;
+    } cases[] = {
+        {"the same content", CONFLICT_PARK, "1F 1 100 t200 e9000000 f00000000000000aa", 0xaa,
+         VERDICT_DUPLICATE, false, NULL},
+        {"no fingerprint was taken", CONFLICT_PARK, "1F 1 100 t200 e9000000", 0xaa,
+         VERDICT_DUPLICATE, false, NULL},
+        {"parked", CONFLICT_PARK, "1F 1 100 t200 e9000000 f00000000000000aa", 0xab, VERDICT_PARK,
+         true, NULL},
+        {"dropped", CONFLICT_DROP, "1C 1 100 t200 e9000000 c300 f00000000000000aa", 0xab,
+         VERDICT_DUPLICATE, true, NULL},
+        {"forwarded", CONFLICT_FORWARD, "1F 1 100 t200 e9000000 n3 l400 f00000000000000aa", 0xab,
+         VERDICT_CLAIM, true,
+         "1P 2 100 t5000000 n3 l400 f00000000000000ab o" ME
+         ".7 <F 1 100 t200 e9000000 n3 l400 f00000000000000aa"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct claim_rules r = rules;
+        r.on_conflict = cases[i].on_conflict;
+        struct delivery d = plain;
+        d.fingerprint = cases[i].fingerprint;
+        struct record met = read_record(cases[i].met);
+        struct decision got = claim_decide(&d, &met, false, ME, 7, NOW, &r);
+        if (got.verdict != cases[i].verdict || got.conflict != cases[i].conflict)
+            fail_msg("%s: verdict %d, conflict %d", cases[i].label, got.verdict, got.conflict);
+        if (cases[i].next)
+            same_record(cases[i].label, &got.next, cases[i].next);
+        if (got.verdict == VERDICT_PARK)
+            assert_int_equal(got.reason, PARK_CONFLICT);
+    }
+    struct delivery first = plain;
+    first.fingerprint = 0xaa;
+    struct record claim = claim_new(&first, ME, 7, NOW);
+    same_record("a new claim bears it", &claim,
+                "1P 1 5000000 t5000000 f00000000000000aa o" ME ".7");
+}
+
+static void a_noted_completion_ends_my_doubt(void **state)
+{
+    (void)state;
+    struct record met = read_record("1P 1 100 t200 c300 d o" ME ".3");
+    struct decision d = claim_decide(&plain, &met, false, ME, 7, NOW, &rules);
+    assert_int_equal(d.verdict, VERDICT_COMPLETE);
+    same_record("completed", &d.next, "1C 1 100 t200 e12200000 c300 d");
+    met = read_record("1P 1 100 t200 c300 o" ME ".3");
+    d = claim_decide(&plain, &met, false, ME, 7, NOW, &rules);
+    assert_int_equal(d.verdict, VERDICT_MINE);
+}
+
+static void counts_duplicates(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *met;
+        uint32_t count;
+        bool sliding;
+        const char *want; /* NULL: it stays as it is */
+    } cases[] = {
+        {"1F 1 100 t200 e9000000", 1, false, "1F 1 100 t200 e9000000 n1 l5000000"},
+        {"1C 1 100 t200 e9000000 c300 d n7 l400", 3, false,
+         "1C 1 100 t200 e9000000 c300 d n10 l5000000"},
+        {"1F 1 100 t200 e9000000", 1, true, "1F 1 100 t200 e12200000 n1 l5000000"},
+        {"1F 1 100 t200 e99000000", 1, true, "1F 1 100 t200 e99000000 n1 l5000000"},
+        {"1K 1 100 t200 e9000000", 1, true, "1K 1 100 t200 e9000000 n1 l5000000"},
+        {"1F 1 100 t200 e9000000 n4294967295 l1", 2, false,
+         "1F 1 100 t200 e9000000 n4294967295 l5000000"},
+        {"1P 1 100 t200 o" ME ".7", 1, true, NULL},
+        {"", 1, true, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct claim_rules r = rules;
+        r.sliding = cases[i].sliding;
+        struct record met = read_record(cases[i].met);
+        struct record next;
+        bool counts = claim_count_duplicates(&met, cases[i].count, NOW, &r, &next);
+        assert_int_equal(counts, cases[i].want != NULL);
+        if (counts)
+            same_record(cases[i].met, &next, cases[i].want);
+    }
+}
+
 static void records(void **state)
 {
     (void)state;
@@ -302,6 +392,9 @@ int main(void)
         cmocka_unit_test(decides),
         cmocka_unit_test(checks_what_was_dead_lettered),
         cmocka_unit_test(a_completed_key_may_be_free_again),
+        cmocka_unit_test(conflicts),
+        cmocka_unit_test(a_noted_completion_ends_my_doubt),
+        cmocka_unit_test(counts_duplicates),
         cmocka_unit_test(records),
         cmocka_unit_test(releases),
         cmocka_unit_test(knows_its_own),

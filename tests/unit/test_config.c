@@ -136,6 +136,10 @@ static void test_defaults(void **state)
     assert_int_equal(r->on_store_failure, STORE_FAILURE_HOLD);
     assert_int_equal(r->on_unroutable, UNROUTABLE_HOLD);
     assert_int_equal(r->on_in_doubt, IN_DOUBT_FORWARD);
+    assert_true(r->window_completed == -1 && r->max_window == r->window && !r->window_header);
+    assert_false(r->sliding);
+    assert_int_equal(r->fingerprint, FINGERPRINT_NONE);
+    assert_int_equal(r->in_doubt_wait, 30000);
     assert_int_equal(r->on_dead_lettered, DEAD_LETTERED_FORWARD);
     assert_int_equal(r->hold_limit, 600000);
     assert_int_equal(c->warnings.count, 0);
@@ -170,6 +174,12 @@ static const char every_field[] =
     "    on_missing_key: park\n"
     "    on_store_failure: forward\n"
     "    on_in_doubt: park\n"
+    "    window_header: x-ttl\n"
+    "    max_window: 48h\n"
+    "    sliding: true\n"
+    "    window_completed: 0s\n"
+    "    fingerprint: body:json\n"
+    "    on_conflict: forward\n"
     "    on_dead_lettered: check\n"
     "    hold_limit: 15m\n"
     "  - {name: b, store: one, from: {queue: in2}, to: {queue: w}, key: [body], window: 1h,\n"
@@ -219,6 +229,11 @@ static void test_every_field(void **state)
     assert_int_equal(r->on_store_failure, STORE_FAILURE_FORWARD);
     assert_int_equal(r->on_unroutable, UNROUTABLE_PARK);
     assert_int_equal(r->on_in_doubt, IN_DOUBT_PARK);
+    assert_string_equal(r->window_header, "x-ttl");
+    assert_int_equal(r->max_window, 48 * 3600000);
+    assert_true(r->sliding && r->window_completed == 0);
+    assert_int_equal(r->fingerprint, FINGERPRINT_BODY_JSON);
+    assert_int_equal(r->on_conflict, CONFLICT_FORWARD);
     assert_int_equal(r->on_dead_lettered, DEAD_LETTERED_CHECK);
     assert_int_equal(r->hold_limit, 900000);
     assert_ptr_equal(c->routes[1].store_config, &c->stores[0]);
@@ -328,7 +343,9 @@ static void expect_all(const struct case_of_fault *cases, size_t count)
 
 #define KNOWN_ROUTE                                                                                \
     "unknown field; known here: name, scope, store, workers, from, to, park, key, window, "        \
-    "on_missing_key, on_store_failure, on_unroutable, on_in_doubt, on_dead_lettered, hold_limit"
+    "window_header, max_window, sliding, window_completed, fingerprint, on_conflict, "             \
+    "on_missing_key, on_store_failure, on_unroutable, on_in_doubt, in_doubt_wait, "                \
+    "on_dead_lettered, hold_limit"
 #define DURATION                                                                                   \
     "is no duration (a whole number and ms, s, m, h or d); write 1s to 3650d, as in 24h"
 
@@ -371,8 +388,16 @@ static const struct case_of_fault faulty_fields[] = {
      "3: routes[0].from.declare: \"True\" is not known here; write false or true"},
     {"word", NULL, NULL, ROUTE ", on_store_failure: drop",
      "3: routes[0].on_store_failure: \"drop\" is not known here; write hold, forward or park"},
-    {"word of later versions", NULL, NULL, ROUTE ", on_in_doubt: wait",
-     "3: routes[0].on_in_doubt: \"wait\" is not known here; write forward or park"},
+    {"unknown word", NULL, NULL, ROUTE ", on_in_doubt: hope",
+     "3: routes[0].on_in_doubt: \"hope\" is not known here; write forward, park or wait"},
+    {"max_window alone", NULL, NULL, ROUTE ", max_window: 7d",
+     "3: routes[0].max_window: means nothing without window_header; set that, too"},
+    {"on_conflict alone", NULL, NULL, ROUTE ", on_conflict: drop",
+     "3: routes[0].on_conflict: means nothing without fingerprint; write fingerprint: body or "
+     "body:json"},
+    {"a wait beyond hold_limit", NULL, NULL, ROUTE ", on_in_doubt: wait, hold_limit: 40s",
+     "3: routes[0].in_doubt_wait: must be at most half of hold_limit, after which everything is "
+     "given back"},
     {"empty", NULL, NULL, FROM("queue: ''"),
      "3: routes[0].from.queue: is empty; write a value, or leave the field out"},
     {"nothing", NULL, NULL, FROM("queue: "),
@@ -425,8 +450,8 @@ static const struct case_of_fault faulty_fields[] = {
      "1: has an unknown field; known here: urls, username, password, heartbeat"},
     {"repeated", NULL, NULL, ROUTE ", name: b",
      "3: routes[0].name: is set twice, here and in line 3; leave one out"},
-    {"of later versions", NULL, NULL, ROUTE ", sliding: true, duplicates: {exchange: x}",
-     "3: routes[0].sliding: is not supported by this version|3: routes[0].duplicates: is not "
+    {"of later versions", NULL, NULL, ROUTE ", reply: true, duplicates: {exchange: x}",
+     "3: routes[0].reply: is not supported by this version|3: routes[0].duplicates: is not "
      "supported by this version"},
     {"tls", BROKER ", tls: {ca: x}", NULL, NULL, "1: broker.tls: is not supported by this version"},
     {"missing", "heartbeat: 1s", "prefix: x", "scope: x",
@@ -897,7 +922,7 @@ static void test_drift_is_noticed(void **state)
     buffer_add_u8(&missing, 0);
     assert_non_null(
         strstr((const char *)missing.data, "broker.heartbeat: \"heartbeat: 10s\" is missing\n"));
-    assert_null(strstr((const char *)missing.data, "sliding"));
+    assert_null(strstr((const char *)missing.data, "admin"));
     buffer_free(&missing);
 }
 
