@@ -253,6 +253,7 @@ struct record claim_released(const struct record *mine, int64_t now)
     if (mine->now.completed && was_forwarded) { /* Rule 8: a noted completion takes effect. */
         left.now.state = RECORD_COMPLETED;
         left.now.completed = mine->now.completed;
+        left.now.has_result = mine->now.has_result;
     }
     if (left.now.ends <= now)
         left.now = (struct record_life){0};

@@ -67,6 +67,11 @@ void store_op_met(struct store_op *op, const char *text, size_t len)
     op->answer = store_read(&op->met, text, len) ? STORE_MET : STORE_FOREIGN;
 }
 
+bool store_moves_result(const struct store_op *op)
+{
+    return op->write.now.has_result && op->write.now.ends != op->expect.now.ends;
+}
+
 /* ---- The interface ---- */
 
 /* "host/pid" of this process. */
@@ -85,10 +90,14 @@ struct store *store_new(const struct store_config *config, const char *scope)
     struct store *s = backend->create(config);
     s->backend = backend;
     s->config = config;
-    s->names = xasprintf("%s:key:%s:%s:session:", config->prefix, scope, config->prefix);
-    size_t key_len = strlen(config->prefix) + strlen(":key:") + strlen(scope) + strlen(":");
+    const char *prefix = config->prefix;
+    s->names =
+        xasprintf("%s:key:%s:%s:result:%s:%s:session:", prefix, scope, prefix, scope, prefix);
+    size_t key_len = strlen(prefix) + strlen(":key:") + strlen(scope) + strlen(":");
+    size_t result_len = key_len + strlen("result") - strlen("key");
     s->key_prefix = (struct span){(const uint8_t *)s->names, key_len};
-    s->session_prefix = span_of(s->names + key_len);
+    s->result_prefix = (struct span){s->key_prefix.data + key_len, result_len};
+    s->session_prefix = span_of(s->names + key_len + result_len);
     s->owner = owner_text();
     s->clock_offset = clock_wall() - clock_now();
     return s;
@@ -198,6 +207,19 @@ bool store_apply(struct store *s, const char *session, struct store_op *ops, siz
         ops[i].met = (struct record){0};
     }
     return is_usable(s) && (count == 0 || finish(s, s->backend->apply(s, session, ops, count)));
+}
+
+bool store_complete(struct store *s, struct store_op *op, struct span result)
+{
+    assert(op->expect.now.state != RECORD_NONE && op->write.now.state != RECORD_NONE);
+    assert(op->key.len > 0 && op->ttl > 0 && result.len <= STORE_RESULT_MAX);
+    op->met = (struct record){0};
+    return is_usable(s) && finish(s, s->backend->complete(s, op, result));
+}
+
+bool store_get_result(struct store *s, struct span key, struct buffer *out)
+{
+    return is_usable(s) && finish(s, s->backend->get_result(s, key, out));
 }
 
 bool store_get(struct store *s, struct span key, struct record *out, int64_t *ttl, bool *foreign)

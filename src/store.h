@@ -86,9 +86,23 @@ bool store_sessions_live(struct store *s, const char *const *ids, size_t count, 
 
 /*
  * Applies every op, in order and atomically each, in one round trip. `session` NULL: unfenced, for
- * operators' commands; else all are fenced by it, checked once in the same atomic step.
+ * operators' commands; else all are fenced by it, checked once in the same atomic step. The result
+ * beside a record whose window an op moves goes on living as long as the record.
  */
 bool store_apply(struct store *s, const char *session, struct store_op *ops, size_t count)
+    __attribute__((warn_unused_result));
+
+/*
+ * Completing: one unfenced op over a record, with a record, and in the same atomic step its result
+ * (if it is not empty), with the same time to live. An op that is not applied writes neither.
+ */
+#define STORE_RESULT_MAX 4096
+bool store_complete(struct store *s, struct store_op *op, struct span result)
+    __attribute__((warn_unused_result));
+
+/* The result beside a record, byte for byte, appended to *out; nothing if there is none. It may be
+ * of an earlier life of the key: it is the record's only if that says has_result. */
+bool store_get_result(struct store *s, struct span key, struct buffer *out)
     __attribute__((warn_unused_result));
 
 /* One key. *ttl is in ms; -1: it never expires, so somebody else has had a hand in it. *foreign:

@@ -4,7 +4,8 @@
  * store.c checks the arguments, keeps what all backends share, and closes the store after a call
  * that failed. A backend has a struct of its own whose first member is a struct store. All names
  * in it are made alike, so that people find them: "<prefix>:key:<scope>:<key>" holds a record's
- * text, "<prefix>:session:<id>" is a session's entry. A scope has no ':', so scopes never meet.
+ * text, "<prefix>:result:<scope>:<key>" the result beside it, "<prefix>:session:<id>" is a
+ * session's entry. A scope has no ':', so scopes never meet.
  */
 #ifndef ONLYONCE_STORE_BACKEND_H
 #define ONLYONCE_STORE_BACKEND_H
@@ -24,6 +25,8 @@ struct store_backend {
     bool (*session_end)(struct store *s, const char *id);
     bool (*sessions_live)(struct store *s, const char *const *ids, size_t count, bool *live);
     bool (*apply)(struct store *s, const char *session, struct store_op *ops, size_t count);
+    bool (*complete)(struct store *s, struct store_op *op, struct span result);
+    bool (*get_result)(struct store *s, struct span key, struct buffer *out);
     bool (*get)(struct store *s, struct span key, struct record *out, int64_t *ttl, bool *foreign);
     bool (*list)(struct store *s, store_each *each, void *context);
     bool (*dangers)(struct store *s, struct buffer *lines);
@@ -35,8 +38,9 @@ extern const struct store_backend store_memory_backend;
 struct store {
     const struct store_backend *backend;
     const struct store_config *config;
-    char *names;                /* holds the next two */
+    char *names;                /* holds the next three */
     struct span key_prefix;     /* what a record's name begins with */
+    struct span result_prefix;  /* a result's, */
     struct span session_prefix; /* and a session entry's */
     char *owner;                /* a session entry's value, "host/pid": who that is, for people */
     char *description;
@@ -63,6 +67,10 @@ size_t store_move_text(const struct store_move *move, const char *session,
 
 /* Reads a text that was met; false: it is foreign, and *r is nothing. */
 bool store_read(struct record *r, const char *text, size_t len);
+
+/* Does the op move the window of a record that has a result? Then the result has to live on with
+ * it. */
+bool store_moves_result(const struct store_op *op);
 
 /* Answers an op that met `text`: STORE_MET, or STORE_FOREIGN if that is no record. */
 void store_op_met(struct store_op *op, const char *text, size_t len);

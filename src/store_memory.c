@@ -285,6 +285,21 @@ static bool memory_sessions_live(struct store *s, const char *const *ids, size_t
     return true;
 }
 
+/* The result of the key at hand, or NULL. */
+static struct entry **find_result(struct memory_store *m, struct span key)
+{
+    return world_find(m->world, name_of(m, m->common.result_prefix, key));
+}
+
+/* The result lives at least as long as what was written beside it. */
+static void prolong_result(struct memory_store *m, const struct store_op *op)
+{
+    struct entry **result = find_result(m, op->key);
+    int64_t expires = clock_now() + op->ttl;
+    if (result && (*result)->expires < expires)
+        (*result)->expires = expires;
+}
+
 static void apply_op(struct memory_store *m, struct store_op *op)
 {
     char text[RECORD_TEXT_MAX];
@@ -305,6 +320,8 @@ static void apply_op(struct memory_store *m, struct store_op *op)
         world_put(m->world, name, text, len, op->ttl);
     else if (at)
         world_remove(m->world, at);
+    if (store_moves_result(op))
+        prolong_result(m, op);
 }
 
 static bool memory_apply(struct store *s, const char *session, struct store_op *ops, size_t count)
@@ -318,6 +335,29 @@ static bool memory_apply(struct store *s, const char *session, struct store_op *
         else
             apply_op(m, &ops[i]);
     }
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+static bool memory_complete(struct store *s, struct store_op *op, struct span result)
+{
+    struct memory_store *m = mine(s);
+    pthread_mutex_lock(&lock);
+    apply_op(m, op);
+    if (op->answer == STORE_APPLIED && result.len > 0)
+        world_put(m->world, name_of(m, s->result_prefix, op->key), (const char *)result.data,
+                  result.len, op->ttl);
+    pthread_mutex_unlock(&lock);
+    return true;
+}
+
+static bool memory_get_result(struct store *s, struct span key, struct buffer *out)
+{
+    struct memory_store *m = mine(s);
+    pthread_mutex_lock(&lock);
+    struct entry **at = find_result(m, key);
+    if (at)
+        buffer_add(out, entry_text(*at), (*at)->text_len);
     pthread_mutex_unlock(&lock);
     return true;
 }
@@ -431,6 +471,8 @@ const struct store_backend store_memory_backend = {
     .session_end = memory_session_end,
     .sessions_live = memory_sessions_live,
     .apply = memory_apply,
+    .complete = memory_complete,
+    .get_result = memory_get_result,
     .get = memory_get,
     .list = memory_list,
     .dangers = memory_dangers,

@@ -20,8 +20,8 @@
 #define ANSWER_APPLIED 1
 #define ANSWER_FOREIGN 2
 
-enum script { SCRIPT_APPLY, SCRIPT_SESSION };
-#define SCRIPT_COUNT 2
+enum script { SCRIPT_APPLY, SCRIPT_COMPLETE, SCRIPT_SESSION };
+#define SCRIPT_COUNT 3
 
 static const char *const scripts[SCRIPT_COUNT] = {
     /* KEYS: the session's entry, if the batch is fenced, then one for each op.
@@ -56,6 +56,18 @@ static const char *const scripts[SCRIPT_COUNT] = {
         "  else return met end\n"
         "end\n"
         "return out\n",
+    /* KEYS: the record, the result. ARGV: what is expected, what to write, the time to live of
+     * both, the result (empty: none). The result comes first: a server that is full refuses a
+     * script's first write, and then there is neither. */
+    [SCRIPT_COMPLETE] =
+        "local met = redis.pcall('GET', KEYS[1])\n"
+        "if type(met) == 'table' then\n"
+        "  return string.find(met.err, '^-?WRONGTYPE') and {2} or met\n"
+        "end\n"
+        "if met ~= ARGV[1] then return {met} end\n"
+        "if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[3]) end\n"
+        "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])\n"
+        "return {1}\n",
     /* KEYS: the new entry, the former entries, then one for each move.
      * ARGV: the entry's value, its life, the number of former sessions; then for each move its time
      * to live, the text to write, and the text with each of the former sessions. */
@@ -220,6 +232,34 @@ static bool take_answers(struct redis_store *r, const redisReply *reply, struct 
     return true;
 }
 
+/* The results beside records whose windows were moved live on as long as these. It is rare, so it
+ * may cost a round trip of its own. GT: never shorter than before. */
+static bool prolong_results(struct redis_store *r, const struct store_op *ops, size_t count)
+{
+    size_t moved = 0;
+    redis_begin(&r->link);
+    for (size_t i = 0; i < count; i++) {
+        if (ops[i].answer != STORE_APPLIED || !store_moves_result(&ops[i]))
+            continue;
+        redis_put_command(&r->link, 4);
+        redis_put_text(&r->link, "PEXPIRE");
+        redis_put_word(&r->link, r->common.result_prefix, ops[i].key);
+        redis_put_number(&r->link, ops[i].ttl);
+        redis_put_text(&r->link, "GT");
+        moved++;
+    }
+    if (moved == 0)
+        return true;
+    redisReply **replies = xcalloc(moved, sizeof(redisReply *));
+    bool good = redis_exchange(&r->link, replies, moved);
+    for (size_t i = 0; good && i < moved; i++)
+        good = replies[i]->type == REDIS_REPLY_INTEGER ||
+               redis_refuse(&r->link, "PEXPIRE", replies[i]);
+    redis_free_replies(replies, moved);
+    free(replies);
+    return good;
+}
+
 static bool redis_apply(struct store *s, const char *session, struct store_op *ops, size_t count)
 {
     struct redis_store *r = mine(s);
@@ -235,6 +275,40 @@ static bool redis_apply(struct store *s, const char *session, struct store_op *o
     }
     redisReply *reply = run_script(r, SCRIPT_APPLY);
     bool good = reply && take_answers(r, reply, ops, count);
+    freeReplyObject(reply);
+    return good && prolong_results(r, ops, count);
+}
+
+static bool redis_complete(struct store *s, struct store_op *op, struct span result)
+{
+    struct redis_store *r = mine(s);
+    put_script(r, SCRIPT_COMPLETE, 2, 4);
+    put_key(r, op->key);
+    redis_put_word(&r->link, s->result_prefix, op->key);
+    put_record(r, &op->expect);
+    put_record(r, &op->write);
+    redis_put_number(&r->link, op->ttl);
+    redis_put_word(&r->link, result, (struct span){0});
+    redisReply *reply = run_script(r, SCRIPT_COMPLETE);
+    bool good = reply && take_answers(r, reply, op, 1);
+    freeReplyObject(reply);
+    return good;
+}
+
+static bool redis_get_result(struct store *s, struct span key, struct buffer *out)
+{
+    struct redis_store *r = mine(s);
+    redisReply *reply = NULL;
+    redis_begin(&r->link);
+    redis_put_command(&r->link, 2);
+    redis_put_text(&r->link, "GET");
+    redis_put_word(&r->link, s->result_prefix, key);
+    if (!redis_exchange(&r->link, &reply, 1))
+        return false;
+    if (reply->type == REDIS_REPLY_STRING)
+        buffer_add(out, reply->str, reply->len);
+    bool good = reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_NIL ||
+                redis_refuse(&r->link, "GET", reply);
     freeReplyObject(reply);
     return good;
 }
@@ -511,6 +585,8 @@ const struct store_backend store_redis_backend = {
     .session_end = redis_session_end,
     .sessions_live = redis_sessions_live,
     .apply = redis_apply,
+    .complete = redis_complete,
+    .get_result = redis_get_result,
     .get = redis_get,
     .list = redis_list,
     .dangers = redis_store_dangers,

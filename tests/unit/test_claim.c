@@ -299,6 +299,8 @@ static void releases(void **state)
          "1C 1 100 t150 e9000000 c300"},
         {"with a note, over a forwarded one: completed",
          "1P 2 100 t200 c250 o" ME ".7 <F 1 100 t150 e9000000", "1C 1 100 t150 e9000000 c250"},
+        {"and its result is the record's", "1P 2 100 t200 c250 r o" ME ".7 <F 1 100 t150 e9000000",
+         "1C 1 100 t150 e9000000 c250 r"},
         {"its window is over meanwhile", "1P 2 100 t200 o" ME ".7 <F 1 100 t150 e5000000", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
