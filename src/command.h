@@ -18,6 +18,7 @@ int command_run(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_list(int argc, char **argv);
+int command_complete(int argc, char **argv);
 int command_release(int argc, char **argv);
 int command_key(int argc, char **argv);
 

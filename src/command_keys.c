@@ -2,149 +2,58 @@
  * command_keys - what became of a key: status, list, release. They talk to the route's store
  * directly and need no running relay.
  */
-#include "command.h"
+#include "command_store.h"
 
-#include "claim.h"
-#include "key.h"
 #include "memory.h"
-#include "store.h"
 
-#include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define RELEASE_TRIES 5 /* a record that changes more often than this is busy */
-
-struct arguments {
-    const char *file;
-    const char *route;
-    char **keys;
-    int key_count;
-    int most_keys;
-    const char *state;
-    bool force;
-};
-
-enum { OPTION_FORCE = 256, OPTION_STATE };
-
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-    struct arguments *a = state->input;
-    switch (key) {
-    case ARGP_KEY_INIT: state->child_inputs[0] = &a->file; return 0;
-    case OPTION_FORCE: a->force = true; return 0;
-    case OPTION_STATE: a->state = arg; return 0;
-    case ARGP_KEY_ARG:
-        if (!a->route)
-            a->route = arg;
-        else if (a->key_count == a->most_keys)
-            argp_error(state, "\"%s\" is too much", arg);
-        else
-            a->keys[a->key_count++] = arg;
-        return 0;
-    case ARGP_KEY_END:
-        if (!a->route)
-            argp_error(state, "the route's name is missing");
-        else if (a->most_keys > 0 && a->key_count == 0)
-            argp_error(state, "the key is missing");
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static const struct argp_child children[] = {{&command_config_argp, 0, NULL, 0}, {0}};
-
-/* ---- The store of a route ---- */
-
-struct session_of_command {
-    struct config *config;
-    const struct route_config *route;
-    struct store *store;
-};
-
-static void close_store(struct session_of_command *s)
-{
-    if (s->store)
-        store_free(s->store);
-    config_free(s->config);
-}
-
-/* EXIT_OK, or the code to exit with after close_store(). */
-static int open_store(struct session_of_command *s, const struct arguments *a)
-{
-    *s = (struct session_of_command){.config = command_config(a->file)};
-    if (!s->config)
-        return EXIT_USAGE;
-    s->route = config_route(s->config, a->route);
-    if (!s->route) {
-        command_error("%s has no route \"%s\"", s->config->file, a->route);
-        return EXIT_USAGE;
-    }
-    if (s->route->store_config->parsed.kind == STORE_MEMORY) {
-        command_error("store %s is inside the running process (memory:), nobody else can look "
-                      "into it",
-                      s->route->store);
-        return EXIT_UNREACHABLE;
-    }
-    bool permanent;
-    s->store = store_new(s->route->store_config, s->route->scope);
-    if (!store_open(s->store, &permanent)) {
-        command_error("store %s: %s", s->route->store, store_error(s->store));
-        return EXIT_UNREACHABLE;
-    }
-    return EXIT_OK;
-}
-
-static int store_failed(const struct session_of_command *s)
-{
-    command_error("store %s: %s", s->route->store, store_error(s->store));
-    return EXIT_UNREACHABLE;
-}
-
-static int say_foreign(const char *key)
-{
-    command_error("what is stored under key %s is not onlyonce's; look at it with the store's own "
-                  "tools",
-                  key);
-    return EXIT_NOT;
-}
-
 /* ---- status ---- */
 
-static int print_status(const struct session_of_command *s, const char *key)
+static int print_status(const struct command_store *s, const char *key)
 {
     struct record record;
     int64_t ttl;
     bool foreign;
     if (!store_get(s->store, span_of(key), &record, &ttl, &foreign))
-        return store_failed(s);
+        return command_store_failed(s);
     if (foreign)
-        return say_foreign(key);
-    char *json = record_json(&record, s->route->name, key, ttl, NULL);
+        return command_report_failed(s, key, REPORT_FOREIGN);
+    struct buffer result = {0};
+    if (record.now.has_result && !store_get_result(s->store, span_of(key), &result)) {
+        buffer_free(&result);
+        return command_store_failed(s);
+    }
+    bool kept = result.len > 0;
+    buffer_add_u8(&result, '\0');
+    char *json =
+        record_json(&record, s->route->name, key, ttl, kept ? (const char *)result.data : NULL);
     puts(json);
     free(json);
+    buffer_free(&result);
     return record.now.state == RECORD_NONE ? EXIT_NOT : EXIT_OK;
 }
 
 int command_status(int argc, char **argv)
 {
     static const struct argp argp = {
-        .parser = parse,
+        .parser = key_arguments_parse,
         .args_doc = "ROUTE KEY",
         .doc = "Prints what became of a key, as one JSON object on a line."
                "\v"
                "Exits with 0 if there is a record, 1 if there is none, 3 if the store cannot be "
                "reached.",
-        .children = children};
+        .children = key_arguments_children};
     char *keys[1];
-    struct arguments a = {.keys = keys, .most_keys = 1};
-    struct session_of_command s;
+    struct key_arguments a = {.keys = keys, .most_keys = 1};
+    struct command_store s;
     argp_parse(&argp, argc, argv, 0, NULL, &a);
-    int code = open_store(&s, &a);
+    int code = command_store_open(&s, &a);
     if (code == EXIT_OK)
         code = print_status(&s, a.keys[0]);
-    close_store(&s);
+    command_store_close(&s);
     return code;
 }
 
@@ -185,13 +94,13 @@ int command_list(int argc, char **argv)
         {0}};
     static const struct argp argp = {
         .options = options,
-        .parser = parse,
+        .parser = key_arguments_parse,
         .args_doc = "ROUTE",
         .doc = "Lists the keys on record, one a line, with state and time left, tab between them.",
-        .children = children};
-    struct arguments a = {.most_keys = 0};
+        .children = key_arguments_children};
+    struct key_arguments a = {.most_keys = 0};
     struct listing l = {.all = true};
-    struct session_of_command s;
+    struct command_store s;
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     if (a.state) {
         l.all = false;
@@ -201,50 +110,26 @@ int command_list(int argc, char **argv)
             return EXIT_USAGE;
         }
     }
-    int code = open_store(&s, &a);
+    int code = command_store_open(&s, &a);
     if (code == EXIT_OK && !store_list(s.store, print_key, &l))
-        code = store_failed(&s);
-    close_store(&s);
+        code = command_store_failed(&s);
+    command_store_close(&s);
     return code;
 }
 
 /* ---- release ---- */
 
-/* Deletes what is on record, if it is still what was looked at: a claim made meanwhile stays. */
-static int release_key(const struct session_of_command *s, const char *key, bool force)
+static int release_key(const struct command_store *s, const char *key, bool force)
 {
-    for (int i = 0; i < RELEASE_TRIES; i++) {
-        struct record record;
-        int64_t ttl;
-        bool foreign;
-        if (!store_get(s->store, span_of(key), &record, &ttl, &foreign))
-            return store_failed(s);
-        if (foreign)
-            return say_foreign(key);
-        if (record.now.state == RECORD_NONE) {
-            command_error("key %s is not on record", key);
-            return EXIT_NOT;
-        }
-        if (record.now.state == RECORD_PENDING && !force) {
-            command_error("key %s is pending: a relay is at it, or will be; wait, or use --force "
-                          "and risk a second copy",
-                          key);
-            return EXIT_NOT;
-        }
-        struct store_op op = {.key = span_of(key), .expect = record};
-        if (!store_apply(s->store, NULL, &op, 1))
-            return store_failed(s);
-        if (op.answer == STORE_APPLIED) {
-            printf("%s\treleased\n", key);
-            return EXIT_OK;
-        }
-    }
-    command_error("key %s changes too fast, try again", key);
-    return EXIT_NOT;
+    enum report_answer answer = report_release(s->store, span_of(key), 0, force);
+    if (answer != REPORT_DONE)
+        return command_report_failed(s, key, answer);
+    printf("%s\treleased\n", key);
+    return EXIT_OK;
 }
 
 /* The worst code of all. */
-static int release_from_stdin(const struct session_of_command *s, bool force)
+static int release_from_stdin(const struct command_store *s, bool force)
 {
     char *line = NULL;
     size_t size = 0;
@@ -267,18 +152,18 @@ int command_release(int argc, char **argv)
         {"force", OPTION_FORCE, NULL, 0, "Release pending keys, too", 0}, {0}};
     static const struct argp argp = {
         .options = options,
-        .parser = parse,
+        .parser = key_arguments_parse,
         .args_doc = "ROUTE KEY...\nROUTE -",
         .doc = "Forgets keys, so that the next message of each is new again. With -, reads them "
                "from stdin, one a line."
                "\v"
                "Exits with 0 if all were released, 1 if one was not on record or is pending, 3 if "
                "the store cannot be reached.",
-        .children = children};
-    struct arguments a = {.keys = xcalloc((size_t)argc, sizeof(char *)), .most_keys = argc};
-    struct session_of_command s;
+        .children = key_arguments_children};
+    struct key_arguments a = {.keys = xcalloc((size_t)argc, sizeof(char *)), .most_keys = argc};
+    struct command_store s;
     argp_parse(&argp, argc, argv, 0, NULL, &a);
-    int code = open_store(&s, &a);
+    int code = command_store_open(&s, &a);
     if (code == EXIT_OK && a.key_count == 1 && strcmp(a.keys[0], "-") == 0)
         code = release_from_stdin(&s, a.force);
     else
@@ -286,7 +171,7 @@ int command_release(int argc, char **argv)
             int one = release_key(&s, a.keys[i], a.force);
             code = one > code ? one : code;
         }
-    close_store(&s);
+    command_store_close(&s);
     free(a.keys);
     return code;
 }

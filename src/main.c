@@ -12,8 +12,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"run", command_run},   {"check", command_check},     {"status", command_status},
-    {"list", command_list}, {"release", command_release}, {"key", command_key},
+    {"run", command_run},   {"check", command_check},       {"status", command_status},
+    {"list", command_list}, {"complete", command_complete}, {"release", command_release},
+    {"key", command_key},
 };
 
 void command_error(const char *fmt, ...)
@@ -60,8 +61,8 @@ static int run_command(const char *name, int argc, char **argv)
             return commands[i].run(argc, argv);
         }
     }
-    command_error("\"%s\" is no command; the commands are run, check, status, list, release and "
-                  "key: see onlyonce --help",
+    command_error("\"%s\" is no command; the commands are run, check, status, list, "
+                  "complete, release and key: see onlyonce --help",
                   name);
     return EXIT_USAGE;
 }
@@ -78,7 +79,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     }
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "a command is missing: run, check, status, list, release or key");
+        argp_error(state,
+                   "a command is missing: run, check, status, list, complete, release or key");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -93,6 +95,7 @@ static const char doc[] =
     "  check [--connect]     check the configuration, and with --connect the servers\n"
     "  status ROUTE KEY      what became of a key, as JSON\n"
     "  list ROUTE            the keys on record\n"
+    "  complete ROUTE KEY    record that a key's work is done\n"
     "  release ROUTE KEY...  forget keys, so that their next message is new\n"
     "  key ROUTE < BODY      the key that a message would get\n"
     "\n"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The commands beside "run": key, status, list, release and check, with every exit code.
+# The commands beside "run": key, status, list, complete, release and check, with every exit code.
 
 set -u
 # shellcheck source=tests/lib/rig.sh
@@ -95,7 +95,7 @@ rig_check "status with two keys: 2" misused onlyonce status pay a b
 rig_check "list without a route: 2" misused onlyonce list
 rig_check "release without a key: 2" misused onlyonce release pay
 rig_check "run with an argument: 2" misused onlyonce run now
-for command in "status other k" "list other" "release other k" "key other"; do
+for command in "status other k" "list other" "complete other k" "release other k" "key other"; do
   # shellcheck disable=SC2086 # several words
   rig_check "$command, of an unknown route: 2, and says so" \
     complains 2 'no route "other"' onlyonce $command
@@ -108,7 +108,7 @@ rig_check "--version" rig_exits 0 rig_onlyonce --version
 rig_check "prints one line" grep -qx 'onlyonce [0-9.]*' "$RIG_DIR/out"
 rig_check "--help names the commands" rig_exits 0 rig_onlyonce --help
 cp "$RIG_DIR/out" "$RIG_DIR/help"
-for command in run check status list release key; do
+for command in run check status list complete release key; do
   rig_check "--help has $command" grep -q "^  *$command " "$RIG_DIR/help"
   rig_check "$command --help" rig_exits 0 rig_onlyonce $command --help
 done
@@ -162,6 +162,57 @@ rig_check "has only those" [ "$(cut -f1 "$RIG_DIR/out")" = msg:p ]
 rig_check "list --state parked: 0, and nothing" prints 0 "" onlyonce list pay --state parked
 rig_check "list without the store: 3" complains 3 'store redis' away list pay
 rig_redis_cli del onlyonce:key:pay:msg:f >/dev/null
+
+# ---- complete ----
+
+misuses_result() {
+  complains 2 "$1" onlyonce complete pay msg:c1 --result "$2"
+}
+
+forward c1 >/dev/null
+rig_check "complete without a key: 2" misused onlyonce complete pay
+rig_check "complete with a result that is not JSON: 2, and says so" misuses_result 'not valid JSON.*"done"' done
+rig_check "with an empty one: 2" misuses_result 'not valid JSON' ''
+rig_check "with half of one: 2" misuses_result 'not valid JSON' '{"a":1'
+longest="\"$(printf '%4094s' '' | tr ' ' x)\""
+rig_check "with one above 4 KiB: 2, and says so" misuses_result '4097 bytes.*4096' "${longest%?}x\""
+rig_check "nothing has changed" is_json 0 '.state == "forwarded" and has("result") == false' \
+  onlyonce status pay msg:c1
+rig_check "complete of an unknown key: 1, and says so" complains 1 'msg:none is not on record' \
+  onlyonce complete pay msg:none
+rig_check "complete with a result: 0" prints 0 "msg:c1${TAB}completed" \
+  onlyonce complete pay msg:c1 --result '{"n": 1.50, "n2":"\u00e9"}'
+rig_check "status has it" is_json 0 '.state == "completed" and .completed_at >= .forwarded_at' \
+  onlyonce status pay msg:c1
+rig_check "byte for byte" grep -qF '"result":{"n": 1.50, "n2":"\u00e9"}' "$RIG_DIR/out"
+rig_check "complete again: 0" prints 0 "msg:c1${TAB}already completed" \
+  onlyonce complete pay msg:c1 --result '"another"'
+rig_check "the first result stays" is_json 0 '.result.n == 1.5' onlyonce status pay msg:c1
+forward c2 >/dev/null
+rig_check "complete without a result: 0" prints 0 "msg:c2${TAB}completed" onlyonce complete pay msg:c2
+rig_check "status has none" is_json 0 '.state == "completed" and has("result") == false' \
+  onlyonce status pay msg:c2
+forward c3 >/dev/null
+rig_check "complete with the longest result: 0" rig_exits 0 \
+  onlyonce complete pay msg:c3 --result "$longest"
+rig_check "status has all of it" is_json 0 '.result | length == 4094' onlyonce status pay msg:c3
+make_pending msg:c4 >/dev/null
+rig_check "complete of a pending key: 0" prints 0 "msg:c4${TAB}completed" \
+  onlyonce complete pay msg:c4 --result 4
+rig_check "is noted" is_json 0 '.state == "pending" and .completed_at and .result == 4' \
+  onlyonce status pay msg:c4
+rig_post --queue pay.in --message-id c4
+rig_check "and makes its message a duplicate" forward c5
+rig_check "of a completed key" is_json 0 '.state == "completed" and .result == 4' \
+  onlyonce status pay msg:c4
+put_record msg:f "something else" >/dev/null
+rig_check "complete of what is not ours: 1, and says so" complains 1 "not onlyonce's" \
+  onlyonce complete pay msg:f
+rig_check "complete without the store: 3" complains 3 'store redis' away complete pay msg:a
+rig_check "list has no results" rig_exits 0 onlyonce list pay
+rig_check "only keys" [ "$(grep -c '^msg:c[0-9]' "$RIG_DIR/out")" = 5 ]
+rig_redis_cli del onlyonce:key:pay:msg:f >/dev/null
+onlyonce release pay msg:c1 msg:c2 msg:c3 msg:c4 msg:c5 >/dev/null
 
 # ---- release ----
 

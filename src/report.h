@@ -1,0 +1,32 @@
+/*
+ * report - what workers and operators say about a key: that its work is done, or that it is to be
+ * forgotten. Both are compare-and-sets over what is on record, so that neither ever touches a claim
+ * made meanwhile.
+ */
+#ifndef ONLYONCE_REPORT_H
+#define ONLYONCE_REPORT_H
+
+#include "store.h"
+
+enum report_answer {
+    REPORT_DONE,
+    REPORT_ALREADY,    /* it was completed before, and the first completion stays */
+    REPORT_NOT_FOUND,  /* it is not on record, or with another first-seen */
+    REPORT_PENDING,    /* not released: a relay is at it, or will be */
+    REPORT_FOREIGN,    /* what is under the key is no record of ours */
+    REPORT_BUSY,       /* it changes too fast: try again */
+    REPORT_UNREACHABLE /* store_error() says why; it may or may not have been done */
+};
+
+/* What a completion may bring: JSON of at most STORE_RESULT_MAX bytes. Empty: none. */
+bool report_is_result(struct span result);
+
+/* Completes a key. `first_seen` 0: whichever is on record. A pending record only notes it. */
+enum report_answer report_complete(struct store *s, struct span key, int64_t first_seen,
+                                   struct span result) __attribute__((warn_unused_result));
+
+/* Forgets a key; a pending one only by `force`. */
+enum report_answer report_release(struct store *s, struct span key, int64_t first_seen, bool force)
+    __attribute__((warn_unused_result));
+
+#endif
