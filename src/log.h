@@ -5,7 +5,7 @@
  *
  * The first argument says what happened; then come pairs of field name and text, ended by NULL. A
  * NULL text leaves its field out. Values are quoted and escaped as needed: a line is always one
- * line, whatever a message or a server put into a value. Only main, worker and relay log; modules
+ * line, whatever a message or a server put into a value. Only what runs a thread logs; modules
  * return their error. Lines of several threads never mix: each is a single write().
  */
 #ifndef ONLYONCE_LOG_H

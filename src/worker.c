@@ -2,6 +2,7 @@
 
 #include "clock.h"
 #include "log.h"
+#include "outage.h"
 #include "relay.h"
 
 #include <assert.h>
@@ -15,24 +16,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define BACKOFF_FIRST_MS 100
-#define BACKOFF_MOST_MS 30000
-#define STABLE_MS 10000        /* a connection that held this long begins its backoff anew */
 #define STOP_PATIENCE_MS 8000  /* for confirms, once it is asked to stop */
 #define CLOSE_PATIENCE_MS 500  /* for the broker's answer to a close */
 #define DANGERS_EVERY_MS 60000 /* how often the store is asked for what endangers uniqueness */
 
 enum link_name { LINK_STORE, LINK_SINK, LINK_SOURCE, LINK_COUNT };
 static const char *const link_names[LINK_COUNT] = {"store", "sink", "source"};
-
-/* A connection's outage and the wait before the next attempt. */
-struct outage {
-    int64_t next_try; /* clock_now() */
-    int64_t since;    /* of the outage; 0: there is none, or none was said yet */
-    int64_t up_since;
-    uint32_t tries;
-    bool ever_up;
-};
 
 struct worker {
     const struct route_config *route;
@@ -78,6 +67,8 @@ struct worker *worker_new(const struct config *config, const struct route_config
     w->store = store_new(route->store_config, route->scope);
     w->session.life = route->store_config->session;
     w->relay = relay_new(route, w->source, w->sink, w->store, &w->session, stats);
+    for (size_t i = 0; i < LINK_COUNT; i++)
+        w->outages[i] = (struct outage){.route = route->name, .link = link_names[i]};
     w->random = (uint64_t)clock_now() * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)index + 1;
     w->wake_fd = -1;
     return w;
@@ -96,68 +87,24 @@ void worker_free(struct worker *w)
     free(w);
 }
 
-/* ---- Outages: said at both edges, with exponential backoff and jitter between the attempts ----
- */
-
-static uint64_t next_random(struct worker *w)
-{
-    w->random ^= w->random << 13;
-    w->random ^= w->random >> 7;
-    w->random ^= w->random << 17;
-    return w->random;
-}
-
-/* Between half of the doubled delay and all of it, so that many relays do not come at once. */
-static int64_t next_delay(struct worker *w, struct outage *o)
-{
-    int64_t delay = BACKOFF_FIRST_MS;
-    for (uint32_t i = 0; i < o->tries && delay < BACKOFF_MOST_MS; i++)
-        delay *= 2;
-    if (delay > BACKOFF_MOST_MS)
-        delay = BACKOFF_MOST_MS;
-    o->tries++;
-    return delay / 2 + (int64_t)(next_random(w) % (uint64_t)(delay / 2 + 1));
-}
+/* ---- Connections ---- */
 
 static void link_is_up(struct worker *w, enum link_name name, const char *to)
 {
-    struct outage *o = &w->outages[name];
-    int64_t now = clock_now();
-    char after[32];
-    snprintf(after, sizeof after, "%.1fs", o->since ? (double)(now - o->since) / 1000 : 0.0);
-    LOG_INFO("connected", "route", w->route->name, "link", link_names[name], "to", to, "after",
-             o->since ? after : NULL, NULL);
-    if (o->ever_up)
+    if (outage_ends(&w->outages[name], to))
         stats_add(w->stats, STAT_RECONNECTS, 1);
-    o->ever_up = true;
-    o->since = 0;
-    o->up_since = now;
 }
 
-/* The one way out of a connection: says why, once an outage, and sets the time of the next try. */
+/* The one way out of a connection. */
 static void link_is_down(struct worker *w, enum link_name name, const char *why, bool permanent)
 {
-    struct outage *o = &w->outages[name];
-    int64_t now = clock_now();
-    if (permanent && !o->ever_up && !w->stopping) {
-        LOG_ERROR("cannot start", "route", w->route->name, "link", link_names[name], "why", why,
-                  NULL);
+    if (outage_begins(&w->outages[name], &w->random, why, permanent && !w->stopping))
         w->failed = true;
-    } else if (!o->since) {
-        LOG_WARNING(o->ever_up ? "connection lost, reconnecting" : "cannot connect yet, trying on",
-                    "route", w->route->name, "link", link_names[name], "why", why, NULL);
-    }
-    if (o->up_since && now - o->up_since >= STABLE_MS)
-        o->tries = 0;
-    if (!o->since)
-        o->since = now;
-    o->up_since = 0;
-    o->next_try = now + next_delay(w, o);
 }
 
 static bool is_due(const struct worker *w, enum link_name name, int64_t now)
 {
-    return now >= w->outages[name].next_try;
+    return outage_is_due(&w->outages[name], now);
 }
 
 /* ---- Store and session ---- */
@@ -303,7 +250,7 @@ static void give_back(struct worker *w)
     stats_add(w->stats, STAT_GIVEN_BACK, 1);
     source_close(w->source, CLOSE_PATIENCE_MS);
     w->source_open = false;
-    w->outages[LINK_SOURCE].next_try = clock_now() + next_delay(w, &w->outages[LINK_SOURCE]);
+    outage_put_off(&w->outages[LINK_SOURCE], &w->random);
     relay_source_lost(w->relay);
     w->renew_sink = w->sink_open;
 }
