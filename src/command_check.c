@@ -92,6 +92,7 @@ static bool check_route(const struct config *config, const struct route_config *
         {true, route->to.queue, route->to.declare, "to"},
         {false, route->to.exchange, false, "to"},
         {true, route->park.queue, route->from.declare, "parking"},
+        {false, route->duplicates.exchange, false, "duplicates"},
     };
     enum link_failure failure;
     char *purpose = xasprintf("onlyonce check %s", route->name);

@@ -3,8 +3,11 @@
  */
 #include "command.h"
 
+#include "clock.h"
+#include "key_watch.h"
 #include "log.h"
 #include "memory.h"
+#include "record.h"
 #include "stats.h"
 #include "worker.h"
 
@@ -24,6 +27,8 @@ struct daemon {
     struct worker **workers;
     size_t worker_count;
     struct route_stats *stats; /* of each route */
+    struct key_watch *watches; /* likewise */
+    int64_t next_watch;        /* clock_now() */
     int ended_fd;              /* counts workers that have ended */
 };
 
@@ -61,8 +66,9 @@ static void say_end(const struct daemon *d)
                      (unsigned long long)stats_get(s, (enum stat)k));
         LOG_INFO("route ends", "route", d->config->routes[i].name, "deliveries",
                  counts[STAT_DELIVERIES], "forwarded", counts[STAT_FORWARDED], "duplicates",
-                 counts[STAT_DUPLICATES], "parked", counts[STAT_PARKED], "in_doubt",
-                 counts[STAT_MARKED_IN_DOUBT], NULL);
+                 counts[STAT_DUPLICATES], "conflicts", counts[STAT_CONFLICTS], "parked",
+                 counts[STAT_PARKED], "in_doubt", counts[STAT_MARKED_IN_DOUBT], "replies",
+                 counts[STAT_REPLIES], "replies_dropped", counts[STAT_REPLIES_DROPPED], NULL);
     }
 }
 
@@ -89,6 +95,73 @@ static void stop_workers(struct daemon *d)
         worker_ask_to_stop(d->workers[i]);
 }
 
+/* ---- What people ask, and should know ---- */
+
+/* They were asked for, so they show whatever the level. */
+static enum log_level level_of_answers(void)
+{
+    if (log_wants(LOG_LEVEL_INFO))
+        return LOG_LEVEL_INFO;
+    return log_wants(LOG_LEVEL_WARNING) ? LOG_LEVEL_WARNING : LOG_LEVEL_ERROR;
+}
+
+static void say_recent(const char *route, struct recent *recent)
+{
+    struct recent_message *messages = xcalloc(RECENT_MAX, sizeof *messages);
+    size_t count = recent_copy(recent, messages);
+    for (size_t i = 0; i < count; i++) {
+        const struct recent_message *m = &messages[i];
+        char at[RECORD_TIME_MAX];
+        char first_seen[RECORD_TIME_MAX];
+        bool has_at = record_time(m->at, at);
+        bool has_first_seen = record_time(m->first_seen, first_seen);
+        log_line(level_of_answers(), "not forwarded", "route", route, "key",
+                 *m->key ? m->key : NULL, "what", m->what, "why", m->why, "at", has_at ? at : NULL,
+                 "first_seen", has_first_seen ? first_seen : NULL, NULL);
+    }
+    free(messages);
+}
+
+static void watch_keys(struct daemon *d)
+{
+    int64_t now = clock_now();
+    if (now < d->next_watch)
+        return;
+    d->next_watch = now + KEY_WATCH_MS;
+    for (size_t i = 0; i < d->config->route_count; i++) {
+        const struct route_stats *s = &d->stats[i];
+        uint64_t messages, lacked;
+        if (!key_watch_turn(&d->watches[i], stats_get(s, STAT_DELIVERIES), stats_without_key(s),
+                            &messages, &lacked))
+            continue;
+        char of[24];
+        char without[24];
+        snprintf(of, sizeof of, "%llu", (unsigned long long)messages);
+        snprintf(without, sizeof without, "%llu", (unsigned long long)lacked);
+        LOG_WARNING("most messages of the last minute had no key", "route",
+                    d->config->routes[i].name, "without", without, "of", of, "look_at",
+                    "the route's key: a header's exact name and case, a JSON pointer", NULL);
+    }
+}
+
+/* ---- The end ---- */
+
+/* True: it is one that ends the program. */
+static bool take_signal(struct daemon *d, int number)
+{
+    switch (number) {
+    case SIGUSR1:
+        for (size_t i = 0; i < d->config->route_count; i++)
+            say_recent(d->config->routes[i].name, &d->stats[i].recent);
+        return false;
+    case SIGHUP:
+        LOG_WARNING("this version cannot read its configuration again, restart it", "signal",
+                    strsignal(number), NULL);
+        return false;
+    default: LOG_INFO("stopping", "signal", strsignal(number), NULL); return true;
+    }
+}
+
 /* Waits for signals and for workers that end; both lead to the end of all. */
 static void wait_for_end(struct daemon *d, int signal_fd)
 {
@@ -97,16 +170,12 @@ static void wait_for_end(struct daemon *d, int signal_fd)
     while (ended < d->worker_count) {
         struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                                 {.fd = d->ended_fd, .events = POLLIN}};
-        (void)poll(fds, 2, -1);
+        int64_t wait = d->next_watch - clock_now();
+        (void)poll(fds, 2, wait > 0 ? (int)wait : 0);
+        watch_keys(d);
         struct signalfd_siginfo signal_info;
-        if (read(signal_fd, &signal_info, sizeof signal_info) == (ssize_t)sizeof signal_info) {
-            const char *name = strsignal((int)signal_info.ssi_signo);
-            if (signal_info.ssi_signo == SIGHUP) {
-                LOG_WARNING("this version cannot read its configuration again, restart it",
-                            "signal", name, NULL);
-                continue;
-            }
-            LOG_INFO("stopping", "signal", name, NULL);
+        if (read(signal_fd, &signal_info, sizeof signal_info) == (ssize_t)sizeof signal_info &&
+            take_signal(d, (int)signal_info.ssi_signo)) {
             stopping = true;
             stop_workers(d);
         }
@@ -140,6 +209,7 @@ static int open_signals(void)
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
@@ -152,7 +222,11 @@ static int run(const struct config *config)
     struct daemon d = {.config = config,
                        .workers = xcalloc(most, sizeof(struct worker *)),
                        .stats = xcalloc(config->route_count, sizeof(struct route_stats)),
+                       .watches = xcalloc(config->route_count, sizeof(struct key_watch)),
+                       .next_watch = clock_now() + KEY_WATCH_MS,
                        .ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    for (size_t i = 0; i < config->route_count; i++)
+        stats_init(&d.stats[i]);
     int signal_fd = open_signals();
     bool ok = signal_fd >= 0 && d.ended_fd >= 0;
     if (!ok)
@@ -165,8 +239,11 @@ static int run(const struct config *config)
     wait_for_end(&d, signal_fd);
     ok = end_workers(&d) && ok;
     say_end(&d);
+    for (size_t i = 0; i < config->route_count; i++)
+        stats_free(&d.stats[i]);
     free(d.workers);
     free(d.stats);
+    free(d.watches);
     if (d.ended_fd >= 0)
         close(d.ended_fd);
     if (signal_fd >= 0)

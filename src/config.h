@@ -35,6 +35,7 @@ enum on_store_failure { STORE_FAILURE_HOLD, STORE_FAILURE_FORWARD, STORE_FAILURE
 /* Never _DEFAULT after loading. */
 enum on_unroutable { UNROUTABLE_DEFAULT, UNROUTABLE_HOLD, UNROUTABLE_PARK };
 enum on_in_doubt { IN_DOUBT_FORWARD, IN_DOUBT_PARK, IN_DOUBT_WAIT };
+enum on_duplicate { DUPLICATE_DROP, DUPLICATE_PUBLISH };
 enum fingerprint { FINGERPRINT_NONE, FINGERPRINT_BODY, FINGERPRINT_BODY_JSON };
 enum on_dead_lettered { DEAD_LETTERED_FORWARD, DEAD_LETTERED_CHECK };
 
@@ -104,6 +105,12 @@ struct route_config {
     int64_t window_completed; /* -1: the rest of the window */
     enum fingerprint fingerprint;
     enum on_conflict on_conflict;
+    enum on_duplicate on_duplicate;
+    struct {
+        char *exchange;    /* set if on_duplicate is to publish */
+        char *routing_key; /* NULL: the message's own */
+    } duplicates;
+    bool reply;
     enum on_missing_key on_missing_key;
     enum on_store_failure on_store_failure;
     enum on_unroutable on_unroutable;

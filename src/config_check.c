@@ -401,6 +401,43 @@ static bool leads_to(const struct route_config *a, const struct route_config *b)
     return (a == b && !a->to.routing_key) || catches(b, a->to.routing_key);
 }
 
+static void check_duplicates_lead(struct check *c, size_t index, const struct route_config *r)
+{
+    struct path path = route_path(index, "duplicates.exchange");
+    const char *key = r->duplicates.routing_key;
+    const char *work_key = r->to.routing_key;
+    if (same(r->duplicates.exchange, r->from.exchange) && (!key || catches(r, key)))
+        faults_add(c->faults, path.text,
+                   "leads back to the inbound queue: a binding of from.exchange catches %s",
+                   key ? faults_quote(key).text
+                       : "the message's own routing key; set duplicates.routing_key, or publish "
+                         "elsewhere");
+    if (same(r->duplicates.exchange, r->to.exchange) &&
+        (same(key, work_key) || (!key && !work_key)))
+        warn(c,
+             faults_line(c->faults, path.text,
+                         "is to.exchange, with the same routing key: workers get the duplicates, "
+                         "unless a binding by headers keeps them away"));
+}
+
+static void check_duplicates(struct check *c, size_t index, const struct route_config *r)
+{
+    struct path path = route_path(index, "duplicates.exchange");
+    struct path key_path = route_path(index, "duplicates.routing_key");
+    bool exchange = is_set(c, path);
+    if (r->on_duplicate == DUPLICATE_PUBLISH && !exchange)
+        faults_add(c->faults, path.text,
+                   "is missing, and on_duplicate is publish; write, for example, exchange: "
+                   "payments.duplicates");
+    if (r->on_duplicate == DUPLICATE_DROP && r->duplicates.exchange)
+        faults_add(c->faults, path.text,
+                   "means nothing without on_duplicate: publish; write that, or leave this out");
+    if (!exchange && is_set(c, key_path))
+        faults_add(c->faults, key_path.text,
+                   "means nothing without duplicates.exchange; set that, or leave this out");
+    check_duplicates_lead(c, index, r);
+}
+
 /* Marks every route that copies of `from` reach, directly or through other routes. */
 static void follow(const struct config *config, size_t from, bool *reached)
 {
@@ -485,4 +522,6 @@ void config_check(struct config *config, struct faults *faults)
         check_route(&c, i);
     for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
         check_loop(&c, i);
+    for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
+        check_duplicates(&c, i, &config->routes[i]);
 }

@@ -74,6 +74,11 @@ static void add_own_headers(const struct message *m, const struct copy *copy, co
     if (with_key && m->key_len)
         header_add_text(out, "x-onlyonce-key", message_key(m));
     header_add_integer(out, "x-onlyonce-first-seen", copy->first_seen);
+    if (copy->target == TARGET_DUPLICATES) {
+        header_add_text(out, "x-onlyonce-state", span_of(copy->state));
+        header_add_integer(out, "x-onlyonce-duplicates", copy->duplicates);
+        return;
+    }
     if (copy->attempt > 1)
         header_add_integer(out, "x-onlyonce-attempt", copy->attempt);
     add_mark(out, "x-onlyonce-in-doubt", copy->in_doubt);
@@ -84,6 +89,11 @@ static void add_own_headers(const struct message *m, const struct copy *copy, co
     header_add_text(out, "x-onlyonce-reason", span_of(park_reason_text(copy->reason)));
     header_add_text(out, "x-onlyonce-exchange", m->exchange);
     header_add_text(out, "x-onlyonce-routing-key", m->routing_key);
+}
+
+struct span copy_body(const struct message *m, const struct copy *copy)
+{
+    return copy->target == TARGET_REPLY ? span_of(m->reply) : m->body;
 }
 
 /* ---- Properties ---- */
@@ -124,7 +134,7 @@ static bool add_payload(const struct message *m, const struct copy *copy, const 
         flags |= p->present[i] ? PROPERTY_FLAG(i) : 0;
     buffer_add_u16(out, CLASS_BASIC);
     buffer_add_u16(out, 0); /* the weight, which is always 0 */
-    buffer_add_u64(out, m->body.len);
+    buffer_add_u64(out, copy_body(m, copy).len);
     buffer_add_u16(out, (uint16_t)flags);
     for (int i = 0; i < PROPERTY_COUNT; i++) {
         if (!p->present[i])
@@ -139,6 +149,17 @@ static bool add_payload(const struct message *m, const struct copy *copy, const 
 
 /* ---- The whole ---- */
 
+/* A reply has these two properties, and no headers. */
+static struct properties properties_of_reply(const struct properties *p)
+{
+    struct properties reply = {0};
+    reply.present[PROPERTY_CONTENT_TYPE] = true;
+    reply.value[PROPERTY_CONTENT_TYPE] = span_of("application/json");
+    reply.present[PROPERTY_CORRELATION_ID] = p->present[PROPERTY_CORRELATION_ID];
+    reply.value[PROPERTY_CORRELATION_ID] = p->value[PROPERTY_CORRELATION_ID];
+    return reply;
+}
+
 static enum copy_result try_write(const struct message *m, const struct copy *copy,
                                   const char *route, const char *own_user, size_t max,
                                   struct buffer *out)
@@ -148,6 +169,8 @@ static enum copy_result try_write(const struct message *m, const struct copy *co
         return COPY_UNREADABLE;
     p.present[PROPERTY_HEADERS] = true;
     p.present[PROPERTY_USER_ID] &= span_is(p.value[PROPERTY_USER_ID], own_user);
+    if (copy->target == TARGET_REPLY)
+        p = properties_of_reply(&p);
 
     size_t start = out->len;
     if (!add_payload(m, copy, route, true, &p, out))

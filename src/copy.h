@@ -6,7 +6,11 @@
  * relay's own user, CC, BCC, x-death, x-first-death-*, x-last-death-*, x-delivery-count,
  * x-acquired-count, and every inbound header whose name begins with x-onlyonce-.
  * Added: x-onlyonce-route, -key, -first-seen, -attempt (from 2 on), the marks -in-doubt,
- * -unchecked, -no-key (true), and on a parked copy -reason, -exchange and -routing-key.
+ * -unchecked, -no-key (true), and on a parked copy -reason, -exchange and -routing-key. A
+ * duplicate's copy has -route, -key, -first-seen, -state and -duplicates.
+ *
+ * A reply is no copy: its body is message.reply, its only properties are content_type and the
+ * message's correlation_id.
  */
 #ifndef ONLYONCE_COPY_H
 #define ONLYONCE_COPY_H
@@ -16,8 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum target { TARGET_WORK, TARGET_PARKING };
-#define TARGET_COUNT 2
+enum target { TARGET_WORK, TARGET_PARKING, TARGET_DUPLICATES, TARGET_REPLY };
 
 /* Why a message is parked; park_reason_text() is the header's and the metric's word for it. */
 enum park_reason {
@@ -48,6 +51,8 @@ struct copy {
     bool unchecked;
     bool no_key;
     bool key_left_out; /* sink's answer: x-onlyonce-key did not fit */
+    const char *state; /* TARGET_DUPLICATES: of the key's record, and how many duplicates it had */
+    uint32_t duplicates;
 };
 
 enum copy_result {
@@ -56,6 +61,9 @@ enum copy_result {
     COPY_TOO_LARGE,   /* not even without it */
     COPY_UNREADABLE   /* the message's own properties or header table cannot be read */
 };
+
+/* What is published as the body: the message's own, or the reply. */
+struct span copy_body(const struct message *m, const struct copy *copy);
 
 /*
  * Appends to *out the payload of the copy's content header frame: class, weight, body size,

@@ -11,8 +11,9 @@ enum step {
     TO_UNWIND,
     TO_SETTLE,
     TO_GONE,
-    BY_STORE_POLICY, /* wait for the store, or go on without it */
-    IF_CLAIM_RECORD, /* its key is to be recorded first, if it has one */
+    BY_STORE_POLICY,  /* wait for the store, or go on without it */
+    IF_SENDS_CLAIMED, /* a duplicate is settled, unless something of it is published first */
+    GO_ON, /* its key is to be recorded first, if it has a claim; or it is to be answered, too */
     IF_CLAIM_UNWIND, /* its claim is to be released first, if it has one */
     DROP,            /* forget the delivery; release its claim first, if it has one */
     ACKNOWLEDGE,     /* unless there is nothing to acknowledge any more */
@@ -23,7 +24,7 @@ enum step {
 static const unsigned char table[PLACE_COUNT][EVENT_COUNT] = {
     [PLACE_FRESH] = {
         [EVENT_MINE]          = TO_CLAIMED,
-        [EVENT_DUPLICATE]     = TO_SETTLE,
+        [EVENT_DUPLICATE]     = IF_SENDS_CLAIMED,
         [EVENT_BUSY]          = TO_HELD,
         [EVENT_UNCLAIMED]     = TO_CLAIMED,
         [EVENT_STORE_UNKNOWN] = BY_STORE_POLICY,
@@ -35,7 +36,7 @@ static const unsigned char table[PLACE_COUNT][EVENT_COUNT] = {
     },
     [PLACE_HELD] = {
         [EVENT_DUE]           = TO_FRESH,
-        [EVENT_DUPLICATE]     = TO_SETTLE,
+        [EVENT_DUPLICATE]     = IF_SENDS_CLAIMED,
         [EVENT_MOVED]         = TO_CLAIMED,
         [EVENT_NOT_MOVED]     = TO_HELD,
         [EVENT_SOURCE_LOST]   = DROP,
@@ -45,16 +46,18 @@ static const unsigned char table[PLACE_COUNT][EVENT_COUNT] = {
         [EVENT_PUBLISHED]     = TO_SENT,
         [EVENT_UNWRITABLE]    = IF_CLAIM_UNWIND,
         [EVENT_SINK_LOST]     = IF_CLAIM_UNWIND,
+        [EVENT_REPLIED]       = ACKNOWLEDGE,
         [EVENT_MOVED]         = TO_CLAIMED,
         [EVENT_NOT_MOVED]     = TO_FRESH,
         [EVENT_SOURCE_LOST]   = DROP,
         [EVENT_STOPPING]      = DROP,
     },
     [PLACE_SENT] = {
-        [EVENT_CONFIRMED]     = IF_CLAIM_RECORD,
+        [EVENT_CONFIRMED]     = GO_ON,
         [EVENT_RETURNED]      = IF_CLAIM_UNWIND,
         [EVENT_NACKED]        = IF_CLAIM_UNWIND,
         [EVENT_SINK_LOST]     = IF_CLAIM_UNWIND,
+        [EVENT_REPLIED]       = ACKNOWLEDGE,
         [EVENT_MOVED]         = TO_SENT,
         [EVENT_NOT_MOVED]     = TO_SENT,
         [EVENT_SOURCE_LOST]   = TO_SENT,
@@ -89,6 +92,13 @@ static enum place acknowledge(const struct flow_facts *facts)
     return facts->orphan ? PLACE_GONE : PLACE_SETTLE;
 }
 
+static enum place go_on(const struct flow_facts *facts)
+{
+    if (facts->claim)
+        return PLACE_CONFIRMED;
+    return facts->sends && !facts->orphan ? PLACE_CLAIMED : acknowledge(facts);
+}
+
 static enum place try_again(const struct flow_facts *facts)
 {
     if (facts->orphan)
@@ -113,7 +123,8 @@ enum place flow_next(enum place place, enum event event, const struct flow_polic
     case TO_SETTLE: return PLACE_SETTLE;
     case TO_GONE: return PLACE_GONE;
     case BY_STORE_POLICY: return policy->store_failure_holds ? PLACE_HELD : PLACE_CLAIMED;
-    case IF_CLAIM_RECORD: return facts->claim ? PLACE_CONFIRMED : acknowledge(facts);
+    case IF_SENDS_CLAIMED: return facts->sends ? PLACE_CLAIMED : PLACE_SETTLE;
+    case GO_ON: return go_on(facts);
     case IF_CLAIM_UNWIND: return facts->claim ? PLACE_UNWIND : try_again(facts);
     case DROP: return facts->claim ? PLACE_UNWIND : PLACE_GONE;
     case ACKNOWLEDGE: return acknowledge(facts);
@@ -147,6 +158,7 @@ const char *event_name(enum event event)
         [EVENT_RETURNED] = "returned",
         [EVENT_NACKED] = "nacked",
         [EVENT_SINK_LOST] = "sink lost",
+        [EVENT_REPLIED] = "replied",
         [EVENT_RECORDED] = "recorded",
         [EVENT_RELEASED] = "released",
         [EVENT_MOVED] = "moved",

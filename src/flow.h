@@ -12,7 +12,8 @@
  *
  *              claim           publish          confirm          record
  *  pull ─► FRESH ────────► CLAIMED ───────► SENT ────────► CONFIRMED ──────► SETTLE ─► gone
- *            │ duplicate                      │ refused                         ▲
+ *            │ duplicate (to be published or answered: CLAIMED, without a claim)│
+ *            │                                │ refused                         ▲
  *            ├────────────────────────────────┼─────────────────────────────────┤
  *            │ busy, store away               ▼                                 │
  *            └───────► HELD ─ due ─► FRESH  UNWIND ─ release ─► HELD, or rejected
@@ -48,6 +49,7 @@ enum event {
     EVENT_RETURNED,   /* returned as unroutable, then acked */
     EVENT_NACKED,
     EVENT_SINK_LOST,
+    EVENT_REPLIED,   /* its reply is there, or is lost: either way it was the last to be done */
     EVENT_RECORDED,  /* the store answered the recording: recorded, or no longer this claim's */
     EVENT_RELEASED,  /* the store answered the release, likewise */
     EVENT_MOVED,     /* the session is another one now, and its record is in it */
@@ -61,6 +63,7 @@ enum event {
 /* All that a decision may look at. */
 struct flow_facts {
     bool claim;      /* a pending record of ours is in the store, or may be */
+    bool sends;      /* a duplicate that is to be published, or answered, before it is settled */
     bool orphan;     /* its delivery is gone: nothing to acknowledge */
     bool unwritable; /* its copy cannot be written */
     bool rejectable; /* the inbound queue dead-letters what is rejected */

@@ -22,6 +22,8 @@ struct message *message_new(size_t exchange_len, size_t routing_key_len, size_t 
 
 void message_free(struct message *m)
 {
+    if (m)
+        free(m->reply);
     free(m);
 }
 

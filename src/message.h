@@ -58,7 +58,10 @@ struct message {
     /* Its claim: the record as it stands in the store, or may stand there; if facts.claim. */
     struct record claim;
 
-    bool is_duplicate; /* of the record that `claim` then is */
+    bool is_duplicate;    /* of the record that `claim` then is */
+    bool counted;         /* ... in it */
+    struct span reply_to; /* TARGET_REPLY: the queue that waits for the reply, */
+    char *reply;          /* which is this text, its own */
 
     /* Its copy: what sink writes. A copy of it may be in the work queue already: in_doubt. */
     struct copy copy;

@@ -21,6 +21,7 @@ static const char *const store_failure[] = {"hold", "forward", "park", NULL};
 static const char *const unroutable[] = {"", "hold", "park", NULL};
 static const char *const in_doubt[] = {"forward", "park", "wait", NULL};
 static const char *const conflict[] = {"park", "drop", "forward", NULL};
+static const char *const duplicate[] = {"drop", "publish", NULL};
 static const char *const fingerprint[] = {"none", "body", "body:json", NULL};
 static const char *const dead_lettered[] = {"forward", "check", NULL};
 
@@ -129,7 +130,20 @@ const struct option options[] = {
      "What two messages of a key must have in common, else they are in conflict: the body's bytes, or its JSON "
      "value (of a body that is not JSON, its bytes)."},
     {"routes[].on_conflict", OPTION_WORD, 0, ROUTE(on_conflict), "park", NULL, NULL, conflict,
-     "What becomes of a message whose key is recorded for another content."},
+     "What becomes of a message whose key is recorded for another content. drop only counts it."},
+    {"routes[].on_duplicate", OPTION_WORD, 0, ROUTE(on_duplicate), "drop", NULL, NULL, duplicate,
+     "What becomes of a duplicate. publish sends it to duplicates.exchange before it is acknowledged, with "
+     "headers that say key, first seen, state and count."},
+    {"routes[].duplicates.exchange", OPTION_ENTITY, OPTION_DERIVED, ROUTE(duplicates.exchange),
+     "none; on_duplicate: publish requires it", NULL, NULL, NULL,
+     "The exchange that duplicates are published to. It must exist, with a queue that takes them: a duplicate "
+     "that is returned or refused is held."},
+    {"routes[].duplicates.routing_key", OPTION_ENTITY, OPTION_DERIVED | OPTION_MAY_BE_EMPTY,
+     ROUTE(duplicates.routing_key), "the message's own", NULL, NULL, NULL,
+     "The routing key to publish duplicates with."},
+    {"routes[].reply", OPTION_BOOLEAN, 0, ROUTE(reply), "false", NULL, NULL, NULL,
+     "Answer a duplicate that has a reply_to with its key's status as JSON, under its correlation_id. An answer "
+     "that does not arrive is dropped and counted."},
     {"routes[].on_missing_key", OPTION_WORD, 0, ROUTE(on_missing_key), "forward", NULL, NULL, missing_key,
      "What becomes of a message without a key. forward marks the copy x-onlyonce-no-key."},
     {"routes[].on_store_failure", OPTION_WORD, 0, ROUTE(on_store_failure), "hold", NULL, NULL, store_failure,
@@ -150,9 +164,6 @@ const struct option options[] = {
     {"routes[].hold_limit", OPTION_DURATION, 0, ROUTE(hold_limit), "10m", "1s", "24h", NULL,
      "How long messages are held unacknowledged before they are given back to the broker. Below half of its "
      "consumer timeout (30 minutes, unless it was changed)."},
-    {.path = "routes[].on_duplicate", .flags = OPTION_UNSUPPORTED},
-    {.path = "routes[].duplicates", .flags = OPTION_UNSUPPORTED},
-    {.path = "routes[].reply", .flags = OPTION_UNSUPPORTED},
 };
 /* clang-format on */
 

@@ -270,18 +270,22 @@ bool record_read(struct record *r, const char *text, size_t len)
 
 /* ---- Status ---- */
 
-static void add_time(cJSON *object, const char *name, int64_t ms)
+bool record_time(int64_t ms, char out[RECORD_TIME_MAX])
 {
-    if (ms == 0)
-        return;
     time_t seconds = (time_t)(ms / 1000);
     struct tm utc;
     char day[64];
-    char text[80];
     if (!gmtime_r(&seconds, &utc) || !strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc))
-        return;
-    snprintf(text, sizeof text, "%s.%03dZ", day, (int)(ms % 1000));
-    cJSON_AddStringToObject(object, name, text);
+        return false;
+    snprintf(out, RECORD_TIME_MAX, "%s.%03dZ", day, (int)(ms % 1000));
+    return true;
+}
+
+static void add_time(cJSON *object, const char *name, int64_t ms)
+{
+    char text[RECORD_TIME_MAX];
+    if (ms != 0 && record_time(ms, text))
+        cJSON_AddStringToObject(object, name, text);
 }
 
 char *record_json(const struct record *r, const char *route, const char *key, int64_t ttl,

@@ -74,6 +74,10 @@ bool record_read(struct record *r, const char *text, size_t len)
 
 bool record_equal(const struct record *a, const struct record *b);
 
+/* A time as people and JSON have it: 2026-06-28T10:00:00.123Z. False: it is beyond any calendar. */
+#define RECORD_TIME_MAX 80
+bool record_time(int64_t ms, char out[RECORD_TIME_MAX]) __attribute__((warn_unused_result));
+
 /* The record as one JSON object on a line, without its '\n', to be freed. `ttl` is its time to live
  * in ms; `result` is JSON, put in as it is, or NULL. RECORD_NONE gives "not_found". */
 char *record_json(const struct record *r, const char *route, const char *key, int64_t ttl,

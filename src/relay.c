@@ -141,23 +141,13 @@ struct claim_rules relay_rules(const struct relay *r, const struct message *m)
     return rules;
 }
 
-void relay_say_conflict(struct relay *r, const struct message *m)
+void relay_not_forwarded(struct relay *r, const struct message *m, const char *what,
+                         const char *why, int64_t first_seen)
 {
-    stats_add(r->stats, STAT_CONFLICTS, 1);
-    LOG_WARNING("conflict: another content under a key on record", "route", r->route->name, "key",
-                m->key, NULL);
-}
-
-void relay_duplicate(struct relay *r, struct message *m, const struct record *known, bool conflict)
-{
-    if (conflict)
-        relay_say_conflict(r, m);
-    else
-        stats_add(r->stats, STAT_DUPLICATES, 1);
-    LOG_DEBUG("duplicate", "route", r->route->name, "key", m->key, NULL);
-    m->claim = *known;
-    m->is_duplicate = true;
-    relay_move(r, m, EVENT_DUPLICATE);
+    struct recent_message entry = {
+        .at = store_now(r->store), .first_seen = first_seen, .what = what, .why = why};
+    memcpy(entry.key, m->key, m->key_len);
+    recent_add(&r->stats->recent, &entry);
 }
 
 void relay_park(struct relay *r, struct message *m, enum park_reason reason)
@@ -211,8 +201,7 @@ bool relay_reads(const struct relay *r)
 
 static void count_key(struct relay *r, const struct message *m)
 {
-    int last = (int)(sizeof r->stats->alternatives / sizeof *r->stats->alternatives) - 1;
-    int at = m->alternative < 0 ? last : m->alternative;
+    int at = m->alternative < 0 ? STATS_ALTERNATIVES - 1 : m->alternative;
     atomic_fetch_add_explicit(&r->stats->alternatives[at], 1, memory_order_relaxed);
 }
 
@@ -302,9 +291,13 @@ static bool comes_back(const struct message *m)
 }
 
 /* What the copy says: of its claim if it has one, else of what the delivery brought along. */
-static void fill_copy(struct message *m)
+static void fill_copy(struct relay *r, struct message *m)
 {
     struct copy *c = &m->copy;
+    if (m->is_duplicate) {
+        relay_fill_duplicate(r, m);
+        return;
+    }
     c->first_seen = m->first_seen;
     c->attempt = m->attempt;
     if (m->facts.claim) {
@@ -330,41 +323,63 @@ void relay_cannot_write(struct relay *r, struct message *m, const char *why)
     m->facts.unwritable = true;
     LOG_WARNING("message cannot be relayed", "route", r->route->name, "key", m->key, "why", why,
                 "now", m->facts.rejectable ? "rejected to the dead-letter queue" : "held", NULL);
-    if (m->facts.rejectable)
+    if (m->facts.rejectable) {
         stats_add(r->stats, STAT_REJECTED, 1);
+        relay_not_forwarded(r, m, "rejected", why, m->first_seen);
+    }
     relay_hold(r, m, EVENT_UNWRITABLE, why, INT64_MAX);
 }
 
-static void publish(struct relay *r)
+static void cannot_publish(struct relay *r, struct message *m, const char *why)
+{
+    if (m->copy.target == TARGET_REPLY)
+        relay_replied(r, m, false);
+    else
+        relay_cannot_write(r, m, why);
+}
+
+static void publish_those(struct relay *r, bool duplicates)
 {
     struct message *m, *next;
     for (m = TAILQ_FIRST(&r->places[PLACE_CLAIMED]); m; m = next) {
         next = TAILQ_NEXT(m, link);
+        if (m->is_duplicate != duplicates)
+            continue;
         if (sink_room(r->sink) == 0)
             return;
         if (!may_publish(r, m))
             continue;
-        fill_copy(m);
+        fill_copy(r, m);
         switch (sink_publish(r->sink, m)) {
         case SINK_PUBLISHED: relay_move(r, m, EVENT_PUBLISHED); break;
         case SINK_UNREADABLE:
-            relay_cannot_write(r, m, "its properties or headers cannot be read");
+            cannot_publish(r, m, "its properties or headers cannot be read");
             break;
         case SINK_TOO_LARGE:
-            relay_cannot_write(r, m, "its copy is larger than the broker takes");
+            cannot_publish(r, m, "its copy is larger than the broker takes");
             break;
         }
     }
 }
 
+/* What was claimed for this room comes first (rule 1): duplicates, which need no claim, may have
+ * become more than there is room for. */
+static void publish(struct relay *r)
+{
+    publish_those(r, false);
+    publish_those(r, true);
+}
+
 static void count_copy(struct relay *r, const struct message *m)
 {
     const struct copy *c = &m->copy;
+    stats_add(r->stats, STAT_KEY_LEFT_OUT, c->key_left_out);
     if (c->target == TARGET_PARKING) {
         stats_add(r->stats, STAT_PARKED, 1);
         atomic_fetch_add_explicit(&r->stats->parked[c->reason], 1, memory_order_relaxed);
         LOG_INFO("parked", "route", r->route->name, "key", m->key, "reason",
                  park_reason_text(c->reason), NULL);
+        relay_not_forwarded(r, m, "parked", park_reason_text(c->reason), c->first_seen);
         return;
     }
     stats_add(r->stats, STAT_FORWARDED, 1);
@@ -372,7 +387,17 @@ static void count_copy(struct relay *r, const struct message *m)
     stats_add(r->stats, STAT_MARKED_UNCHECKED, c->unchecked);
     stats_add(r->stats, STAT_MARKED_NO_KEY, c->no_key);
     stats_add(r->stats, STAT_RETRIES, c->attempt > 1);
-    stats_add(r->stats, STAT_KEY_LEFT_OUT, c->key_left_out);
+}
+
+static const char *destination_of(const struct relay *r, const struct message *m)
+{
+    switch (m->copy.target) {
+    case TARGET_WORK: return r->route->to.queue ? r->route->to.queue : r->route->to.exchange;
+    case TARGET_PARKING: return r->route->park.queue;
+    case TARGET_DUPLICATES: return r->route->duplicates.exchange;
+    case TARGET_REPLY: break;
+    }
+    return "";
 }
 
 /* Says that copies are refused, once in a while: one line for an outage, not one for a message. */
@@ -381,12 +406,8 @@ static void say_refused(struct relay *r, const struct message *m, const char *wh
     if (r->now < r->next_refusal_line)
         return;
     r->next_refusal_line = r->now + REFUSAL_LINE_EVERY_MS;
-    bool parking = m->copy.target == TARGET_PARKING;
-    const char *to = parking              ? r->route->park.queue
-                     : r->route->to.queue ? r->route->to.queue
-                                          : r->route->to.exchange;
-    LOG_WARNING("copies are refused, holding their messages", "route", r->route->name, "to", to,
-                "key", m->key, "why", why, NULL);
+    LOG_WARNING("copies are refused, holding their messages", "route", r->route->name, "to",
+                destination_of(r, m), "key", m->key, "why", why, NULL);
 }
 
 static void returned(struct relay *r, struct message *m)
@@ -413,16 +434,26 @@ static void nacked(struct relay *r, struct message *m)
                relay_backoff(m->refusals++, 100, 5000));
 }
 
+static void confirmed(struct relay *r, struct message *m)
+{
+    if (m->copy.target == TARGET_DUPLICATES)
+        relay_duplicate_published(r, m);
+    else
+        count_copy(r, m);
+    relay_move(r, m, EVENT_CONFIRMED);
+}
+
 static void confirm(struct relay *r)
 {
     enum sink_answer answer;
     struct message *m;
     while ((m = sink_next(r->sink, &answer))) {
+        if (m->copy.target == TARGET_REPLY) {
+            relay_replied(r, m, answer == SINK_CONFIRMED);
+            continue;
+        }
         switch (answer) {
-        case SINK_CONFIRMED:
-            count_copy(r, m);
-            relay_move(r, m, EVENT_CONFIRMED);
-            break;
+        case SINK_CONFIRMED: confirmed(r, m); break;
         case SINK_RETURNED: returned(r, m); break;
         case SINK_NACKED: nacked(r, m); break;
         }
@@ -465,18 +496,26 @@ void relay_source_lost(struct relay *r)
     r->wishes.give_back = false;
 }
 
+static void lose_copy(struct relay *r, struct message *m, const char *why)
+{
+    if (m->copy.target == TARGET_REPLY)
+        relay_replied(r, m, false);
+    else
+        relay_hold(r, m, EVENT_SINK_LOST, why, 0);
+}
+
 void relay_sink_lost(struct relay *r)
 {
     struct message *m, *next;
     for (m = TAILQ_FIRST(&r->places[PLACE_SENT]); m; m = next) {
         next = TAILQ_NEXT(m, link);
-        /* Rule 6: the copy may have arrived. A parked one is only parked again. */
+        /* Rule 6: the copy may have arrived. Any other is only parked, or published, again. */
         m->in_doubt = m->in_doubt || m->copy.target == TARGET_WORK;
-        relay_hold(r, m, EVENT_SINK_LOST, "its confirm was lost with the connection", 0);
+        lose_copy(r, m, "its confirm was lost with the connection");
     }
     for (m = TAILQ_FIRST(&r->places[PLACE_CLAIMED]); m; m = next) {
         next = TAILQ_NEXT(m, link);
-        relay_hold(r, m, EVENT_SINK_LOST, "the broker is away", 0);
+        lose_copy(r, m, "the broker is away");
     }
 }
 
@@ -552,8 +591,8 @@ int64_t relay_tick(struct relay *r, int64_t now)
     wake(r);
     relay_claim(r);
     relay_look(r);
-    publish(r);
     relay_count_duplicates(r);
+    publish(r);
     settle(r);
     look_for_old(r);
     sink_flush(r->sink, now);

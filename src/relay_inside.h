@@ -1,6 +1,6 @@
 /*
- * relay_inside - what relay.c, relay_store.c and relay_look.c share: the relay itself, and the
- * moving of messages. No other file includes it.
+ * relay_inside - what relay.c, relay_store.c, relay_look.c and relay_duplicate.c share: the relay
+ * itself, and the moving of messages. No other file includes it.
  */
 #ifndef ONLYONCE_RELAY_INSIDE_H
 #define ONLYONCE_RELAY_INSIDE_H
@@ -60,6 +60,17 @@ struct claim_rules relay_rules(const struct relay *r, const struct message *m);
 void relay_duplicate(struct relay *r, struct message *m, const struct record *known, bool conflict);
 void relay_say_conflict(struct relay *r, const struct message *m);
 
+/* Fills in the copy of a duplicate, or its reply. */
+void relay_fill_duplicate(struct relay *r, struct message *m);
+/* Its copy was confirmed; before it moves on. */
+void relay_duplicate_published(struct relay *r, struct message *m);
+/* Its reply got an answer, or never will. */
+void relay_replied(struct relay *r, struct message *m, bool arrived);
+
+/* Remembers a message that is not forwarded; `what` and `why` as in recent.h. */
+void relay_not_forwarded(struct relay *r, const struct message *m, const char *what,
+                         const char *why, int64_t first_seen);
+
 /* It goes to the parking queue, without a claim. */
 void relay_park(struct relay *r, struct message *m, enum park_reason reason);
 
@@ -74,12 +85,19 @@ void relay_cannot_write(struct relay *r, struct message *m, const char *why);
  * ms. */
 int64_t relay_backoff(uint32_t tries, int64_t first, int64_t most);
 
+/* The batch: room for so many; the op of message i; asking about them all, fenced by the session.
+ */
+void relay_want_batch(struct relay *r, size_t size);
+void relay_set_op(struct relay *r, size_t i, const struct record *expect,
+                  const struct record *write);
+bool relay_apply(struct relay *r, size_t count);
+
 void relay_claim(struct relay *r);
 void relay_record(struct relay *r);
 void relay_release(struct relay *r);
 
-/* Counts the duplicates that are about to be acknowledged in their records; at no cost to others.
- */
+/* Counts duplicates in their records, before they are published or acknowledged; at no cost to
+ * others. */
 void relay_count_duplicates(struct relay *r);
 void relay_look(struct relay *r);
 

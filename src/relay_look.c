@@ -12,7 +12,7 @@
 static bool is_of_interest(const struct message *m)
 {
     return !m->looked && !m->facts.claim && !m->facts.unwritable && m->key_len > 0 &&
-           m->copy.reason == PARK_NONE;
+           !m->is_duplicate && m->copy.reason == PARK_NONE;
 }
 
 /* False: the store failed. */

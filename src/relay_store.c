@@ -21,7 +21,7 @@
 
 static const char *const waits_for_store = "the store is away";
 
-static void want_batch(struct relay *r, size_t size)
+void relay_want_batch(struct relay *r, size_t size)
 {
     if (size <= r->batch_size)
         return;
@@ -30,8 +30,8 @@ static void want_batch(struct relay *r, size_t size)
     r->batch_size = size;
 }
 
-static void set_op(struct relay *r, size_t i, const struct record *expect,
-                   const struct record *write)
+void relay_set_op(struct relay *r, size_t i, const struct record *expect,
+                  const struct record *write)
 {
     struct store_op *op = &r->ops[i];
     op->key = message_key(r->batch[i]);
@@ -41,7 +41,7 @@ static void set_op(struct relay *r, size_t i, const struct record *expect,
     op->ttl = write->now.state == RECORD_NONE ? 0 : claim_ttl(write, store_now(r->store), &rules);
 }
 
-static bool apply(struct relay *r, size_t count)
+bool relay_apply(struct relay *r, size_t count)
 {
     if (store_apply(r->store, r->session->id, r->ops, count))
         return true;
@@ -109,6 +109,10 @@ static bool goes_unclaimed(struct relay *r, struct message *m)
     }
     if (parks_as_it_is(m)) {
         relay_park(r, m, m->copy.reason);
+        return true;
+    }
+    if (m->is_duplicate) { /* Its copy was refused, and is published again. */
+        relay_move(r, m, EVENT_UNCLAIMED);
         return true;
     }
     if (m->key_len > 0)
@@ -186,7 +190,7 @@ static size_t gather(struct relay *r, size_t room)
     size_t count = 0;
     int64_t now = store_now(r->store);
     struct message *m, *next;
-    want_batch(r, room);
+    relay_want_batch(r, room);
     for (m = TAILQ_FIRST(&r->places[PLACE_FRESH]); m && room > 0; m = next) {
         next = TAILQ_NEXT(m, link);
         if (goes_unclaimed(r, m)) {
@@ -198,7 +202,7 @@ static size_t gather(struct relay *r, size_t room)
         if (m->facts.claim) { /* It waited with its claim: is it still there, and unchanged? */
             struct record claim = m->claim;
             claim.now.since = now;
-            set_op(r, count++, &m->claim, &claim);
+            relay_set_op(r, count++, &m->claim, &claim);
             continue;
         }
         if (follows(r, m)) {
@@ -209,7 +213,7 @@ static size_t gather(struct relay *r, size_t room)
         m->claim = claim_new(&m->delivery, r->session->id, ++r->session->claims, now);
         m->facts.claim = true;
         flight_add(&r->flight, m);
-        set_op(r, count++, &none, &m->claim);
+        relay_set_op(r, count++, &none, &m->claim);
     }
     return count;
 }
@@ -291,7 +295,7 @@ static bool decide(struct relay *r, size_t to, size_t from, bool owner_lives)
     case VERDICT_COMPLETE:
         keep(r, to, from);
         m->claim = d.next;
-        set_op(r, to, &met, &d.next);
+        relay_set_op(r, to, &met, &d.next);
         return true;
     case VERDICT_MINE: claimed(r, m, &d.next); return false;
     case VERDICT_DUPLICATE:
@@ -338,7 +342,7 @@ static size_t decide_all(struct relay *r, size_t count)
 static void claim_batch(struct relay *r, size_t count)
 {
     for (int round = 0; count > 0 && round < ROUNDS; round++) {
-        if (!apply(r, count)) {
+        if (!relay_apply(r, count)) {
             for (size_t i = 0; i < count; i++) {
                 if (r->ops[i].write.now.state != RECORD_PENDING)
                     relay_unclaim(r, r->batch[i], NULL); /* A completion: it claims nothing. */
@@ -400,7 +404,7 @@ static void set_record_op(struct relay *r, size_t i, const struct record *expect
     mine.now.in_doubt = r->batch[i]->copy.in_doubt || expect->now.in_doubt;
     struct record write =
         claim_recorded(&mine, recorded_as(r->batch[i]), store_now(r->store), &rules);
-    set_op(r, i, expect, &write);
+    relay_set_op(r, i, expect, &write);
 }
 
 static void set_release_op(struct relay *r, size_t i, const struct record *expect)
@@ -408,7 +412,7 @@ static void set_release_op(struct relay *r, size_t i, const struct record *expec
     struct record mine = *expect;
     mine.now.in_doubt = mine.now.in_doubt || r->batch[i]->in_doubt;
     struct record left = claim_released(&mine, store_now(r->store));
-    set_op(r, i, expect, &left);
+    relay_set_op(r, i, expect, &left);
 }
 
 static size_t gather_place(struct relay *r, enum place place,
@@ -416,7 +420,7 @@ static size_t gather_place(struct relay *r, enum place place,
 {
     size_t count = 0;
     struct message *m;
-    want_batch(r, r->counts[place] < BATCH_MOST ? r->counts[place] : BATCH_MOST);
+    relay_want_batch(r, r->counts[place] < BATCH_MOST ? r->counts[place] : BATCH_MOST);
     TAILQ_FOREACH(m, &r->places[place], link)
     {
         if (count == BATCH_MOST)
@@ -481,7 +485,7 @@ static void end_claims(struct relay *r, enum place place, enum event event,
         return;
     size_t count = gather_place(r, place, set);
     for (int round = 0; count > 0 && round < ROUNDS; round++) {
-        if (!apply(r, count))
+        if (!relay_apply(r, count))
             return; /* They stay, and are moved to the next session. */
         count = end_answers(r, count, event, set);
     }
@@ -497,63 +501,6 @@ void relay_release(struct relay *r)
     end_claims(r, PLACE_UNWIND, EVENT_RELEASED, set_release_op);
 }
 
-/* ---- Counting duplicates ---- */
-
-/* One op for each record: the duplicates of
- * a key that came together lie side by side. */
-static size_t gather_duplicates(struct relay *r)
-{
-    size_t count = 0;
-    uint32_t together = 0;
-    int64_t now = store_now(r->store);
-    const struct message *last = NULL;
-    struct message *m;
-    want_batch(r, r->counts[PLACE_SETTLE]);
-    TAILQ_FOREACH(m, &r->places[PLACE_SETTLE], link)
-    {
-        if (!m->is_duplicate)
-            continue;
-        bool same = last && span_equal(message_key(last), message_key(m));
-        together = same ? together + 1 : 1;
-        count -= same;
-        last = m;
-        struct record next;
-        struct claim_rules rules = relay_rules(r, m);
-        if (!claim_count_duplicates(&m->claim, together, now, &rules, &next))
-            continue;
-        r->batch[count] = m;
-        set_op(r, count++, &m->claim, &next);
-    }
-    return count;
-}
-
-/* One try again for records that changed meanwhile; what is missed is only a count. */
-static size_t count_again(struct relay *r, size_t count)
-{
-    size_t again = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct claim_rules rules = relay_rules(r, r->batch[i]);
-        struct record met = r->ops[i].met;
-        struct record next;
-        uint32_t n = r->ops[i].write.now.duplicates - r->ops[i].expect.now.duplicates;
-        if (r->ops[i].answer != STORE_MET ||
-            !claim_count_duplicates(&met, n, store_now(r->store), &rules, &next))
-            continue;
-        keep(r, again, i);
-        set_op(r, again++, &met, &next);
-    }
-    return again;
-}
-
-void relay_count_duplicates(struct relay *r)
-{
-    if (!r->session->open || r->wishes.store_failed || r->wishes.session_lost)
-        return;
-    size_t count = gather_duplicates(r);
-    for (int round = 0; count > 0 && round < 2 && apply(r, count); round++)
-        count = count_again(r, count);
-}
-
 /* ---- The next session ---- */
 
 static size_t gather_claims(struct relay *r)
@@ -562,7 +509,7 @@ static size_t gather_claims(struct relay *r)
     size_t all = 0;
     for (size_t p = 0; p < PLACE_COUNT; p++)
         all += r->counts[p];
-    want_batch(r, all);
+    relay_want_batch(r, all);
     for (size_t p = 0; p < PLACE_COUNT; p++) {
         struct message *m;
         TAILQ_FOREACH(m, &r->places[p], link)

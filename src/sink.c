@@ -138,17 +138,40 @@ size_t sink_room(const struct sink *s)
 
 static struct span exchange_of(const struct sink *s, const struct message *m)
 {
-    bool named = m->copy.target == TARGET_WORK && s->route->to.exchange;
-    return span_of(named ? s->route->to.exchange : "");
+    switch (m->copy.target) {
+    case TARGET_WORK: return span_of(s->route->to.exchange ? s->route->to.exchange : "");
+    case TARGET_DUPLICATES: return span_of(s->route->duplicates.exchange);
+    case TARGET_PARKING:
+    case TARGET_REPLY: break;
+    }
+    return span_of("");
+}
+
+static struct span span_or(const char *text, struct span otherwise)
+{
+    return text ? span_of(text) : otherwise;
 }
 
 static struct span routing_key_of(const struct sink *s, const struct message *m)
 {
-    if (m->copy.target == TARGET_PARKING)
-        return span_of(s->route->park.queue);
-    if (s->route->to.queue)
-        return span_of(s->route->to.queue);
-    return s->route->to.routing_key ? span_of(s->route->to.routing_key) : m->routing_key;
+    switch (m->copy.target) {
+    case TARGET_WORK:
+        return span_or(s->route->to.queue, span_or(s->route->to.routing_key, m->routing_key));
+    case TARGET_PARKING: return span_of(s->route->park.queue);
+    case TARGET_DUPLICATES: return span_or(s->route->duplicates.routing_key, m->routing_key);
+    case TARGET_REPLY: break;
+    }
+    return m->reply_to;
+}
+
+/* The broker hands an answer to a direct reply-to address straight to its client, and calls it not
+ * routed if it is asked to return what it cannot route. */
+static bool is_mandatory(const struct message *m)
+{
+    static const char direct[] = "amq.rabbitmq.reply-to.";
+    size_t len = sizeof direct - 1;
+    return m->copy.target != TARGET_REPLY || m->reply_to.len < len ||
+           memcmp(m->reply_to.data, direct, len) != 0;
 }
 
 static bool write_header(struct sink *s, const struct message *m, enum copy_result *result)
@@ -187,19 +210,19 @@ static bool is_refused(const struct message *m)
 enum sink_result sink_publish(struct sink *s, struct message *m)
 {
     assert(link_is_up(s->link) && s->sent_count < s->sent_max);
-    if (m->body.len > s->body_max)
+    if (copy_body(m, &m->copy).len > s->body_max)
         return SINK_TOO_LARGE;
     enum copy_result result;
-    if (is_refused(m))
+    if (m->copy.target != TARGET_REPLY && is_refused(m))
         return SINK_UNREADABLE;
     if (!write_header(s, m, &result))
         return result == COPY_TOO_LARGE ? SINK_TOO_LARGE : SINK_UNREADABLE;
     m->copy.key_left_out = result == COPY_WITHOUT_KEY;
     amqp_basic_publish_t publish = {.exchange = link_bytes(exchange_of(s, m)),
                                     .routing_key = link_bytes(routing_key_of(s, m)),
-                                    .mandatory = 1};
+                                    .mandatory = is_mandatory(m)};
     link_put_method(s->link, AMQP_BASIC_PUBLISH_METHOD, &publish);
-    link_put_content(s->link, buffer_span(&s->header), m->body);
+    link_put_content(s->link, buffer_span(&s->header), copy_body(m, &m->copy));
     m->sequence = s->next_sequence++;
     s->sent[s->sent_count++] = (struct sent){.sequence = m->sequence, .message = m};
     return SINK_PUBLISHED;
@@ -246,8 +269,9 @@ static void take_confirm(struct sink *s, uint64_t sequence, bool multiple, enum 
 
 static bool is_alike(const struct sink *s, const struct message *back, const struct message *m)
 {
-    return back->body.len == m->body.len && span_equal(back->routing_key, routing_key_of(s, m)) &&
-           span_equal(back->exchange, exchange_of(s, m)) && span_equal(back->body, m->body);
+    return span_equal(back->routing_key, routing_key_of(s, m)) &&
+           span_equal(back->exchange, exchange_of(s, m)) &&
+           span_equal(back->body, copy_body(m, &m->copy));
 }
 
 static bool has_properties_of(struct sink *s, const struct message *back, const struct message *m)

@@ -1,5 +1,7 @@
 #include "stats.h"
 
+#include <string.h>
+
 static const struct {
     const char *name;
     const char *help;
@@ -17,4 +19,15 @@ const char *stats_name(enum stat stat)
 const char *stats_help(enum stat stat)
 {
     return rows[stat].help;
+}
+
+void stats_init(struct route_stats *s)
+{
+    memset(s, 0, sizeof *s);
+    recent_init(&s->recent);
+}
+
+void stats_free(struct route_stats *s)
+{
+    recent_free(&s->recent);
 }

@@ -1,5 +1,6 @@
 /*
- * stats - one table of counters per route, written by workers and read by anybody.
+ * stats - one table of counters per route, written by workers and read by anybody, and the last
+ * messages that it did not forward.
  *
  * The rows below make the enum, the names and the help texts. Counters are relaxed atomics: each
  * is right by itself, and that is all a reader may rely on.
@@ -8,6 +9,7 @@
 #define ONLYONCE_STATS_H
 
 #include "copy.h"
+#include "recent.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -16,6 +18,9 @@
     ROW(DELIVERIES, "deliveries", "messages that arrived from the inbound queue")                  \
     ROW(FORWARDED, "forwarded", "copies confirmed into the work queue or exchange")                \
     ROW(DUPLICATES, "duplicates", "messages acknowledged because their key was recorded")          \
+    ROW(DUPLICATES_PUBLISHED, "duplicates_published", "duplicates confirmed into their exchange")  \
+    ROW(REPLIES, "replies", "duplicates answered with their key's status")                         \
+    ROW(REPLIES_DROPPED, "replies_dropped", "answers to duplicates that did not arrive")           \
     ROW(CONFLICTS, "conflicts", "messages whose key was recorded for another content")             \
     ROW(WINDOWS_IGNORED, "windows_ignored", "messages whose own window made no sense")             \
     ROW(PARKED, "parked", "copies confirmed into the parking queue")                               \
@@ -40,11 +45,17 @@ enum stat {
         STAT_COUNT
 };
 
+#define STATS_ALTERNATIVES 17 /* by the rule's order; the last one: none */
+
 struct route_stats {
     atomic_uint_fast64_t counters[STAT_COUNT];
     atomic_uint_fast64_t parked[PARK_REASON_COUNT];
-    atomic_uint_fast64_t alternatives[17]; /* by the rule's order; the last one: none */
+    atomic_uint_fast64_t alternatives[STATS_ALTERNATIVES];
+    struct recent recent;
 };
+
+void stats_init(struct route_stats *s);
+void stats_free(struct route_stats *s);
 
 static inline void stats_add(struct route_stats *s, enum stat stat, uint64_t n)
 {
@@ -54,6 +65,12 @@ static inline void stats_add(struct route_stats *s, enum stat stat, uint64_t n)
 static inline uint64_t stats_get(const struct route_stats *s, enum stat stat)
 {
     return atomic_load_explicit(&s->counters[stat], memory_order_relaxed);
+}
+
+/* Messages that had no key. */
+static inline uint64_t stats_without_key(const struct route_stats *s)
+{
+    return atomic_load_explicit(&s->alternatives[STATS_ALTERNATIVES - 1], memory_order_relaxed);
 }
 
 const char *stats_name(enum stat stat);

@@ -183,7 +183,8 @@ bool topology_sink(struct link *l, const struct route_config *route, enum link_f
     bool done = ensure_parking(l, route) &&
                 (route->to.queue ? ensure_queue(l, route->to.queue, route->to.queue_type, NULL,
                                                 route->to.declare)
-                                 : exchange_exists(l, route->to.exchange));
+                                 : exchange_exists(l, route->to.exchange)) &&
+                (!route->duplicates.exchange || exchange_exists(l, route->duplicates.exchange));
     *failure = link_how_failed(l);
     return done;
 }

@@ -14,6 +14,7 @@ void broker_init(struct broker *b)
     for (int i = 0; i < SIM_WORK_QUEUES; i++)
         TAILQ_INIT(&b->work[i]);
     TAILQ_INIT(&b->parking);
+    TAILQ_INIT(&b->duplicates);
     TAILQ_INIT(&b->consumers);
     TAILQ_INIT(&b->channels);
 }
@@ -75,6 +76,7 @@ void broker_free(struct broker *b)
     for (int i = 0; i < SIM_WORK_QUEUES; i++)
         free_parcels(&b->work[i]);
     free_parcels(&b->parking);
+    free_parcels(&b->duplicates);
 }
 
 bool broker_is_down(const struct broker *b)
@@ -206,20 +208,38 @@ static int store_in_work(struct broker *b, const struct publish *p)
     return answer;
 }
 
+/* Duplicates are refused and returned when copies for work are. */
+static int store_duplicate(struct broker *b, const struct publish *p)
+{
+    if (sim->now < b->unroutable_until)
+        return SINK_RETURNED;
+    if (sim->now < b->refuse_until[0])
+        return SINK_NACKED;
+    queue_copy(b, &b->duplicates, p);
+    return SINK_CONFIRMED;
+}
+
+static int handle(struct broker *b, const struct publish *p)
+{
+    switch (p->copy.target) {
+    case TARGET_WORK: return store_in_work(b, p);
+    case TARGET_PARKING: queue_copy(b, &b->parking, p); return SINK_CONFIRMED;
+    case TARGET_DUPLICATES: return store_duplicate(b, p);
+    case TARGET_REPLY: break;
+    }
+    static const int answers[] = {SINK_CONFIRMED, SINK_RETURNED, SINK_NACKED};
+    return answers[rng_below(&sim->rng, 3)];
+}
+
 /* The broker gets the next copy of this connection. */
 void broker_handle(struct broker *b, struct channel *c)
 {
     struct publish *p = TAILQ_FIRST(&c->wire);
     TAILQ_REMOVE(&c->wire, p, link);
-    if (p->copy.target == TARGET_WORK) {
-        p->answer = store_in_work(b, p);
-    } else {
-        queue_copy(b, &b->parking, p);
-        p->answer = SINK_CONFIRMED;
-    }
+    p->answer = handle(b, p);
     static const char *const said[] = {"stores", "returns", "refuses"};
     trace("broker: %s copy of k%d for %s, sequence %llu", said[p->answer], p->key,
-          p->copy.target == TARGET_WORK ? "work" : "parking", (unsigned long long)p->sequence);
+          target_name(p->copy.target), (unsigned long long)p->sequence);
     if (c->cut)
         broker_drop_publish(p);
     else

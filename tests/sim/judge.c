@@ -41,6 +41,15 @@ int key_index(struct span key)
     return 0;
 }
 
+const char *target_name(enum target target)
+{
+    static const char *const names[] = {[TARGET_WORK] = "work",
+                                        [TARGET_PARKING] = "parking",
+                                        [TARGET_DUPLICATES] = "duplicates",
+                                        [TARGET_REPLY] = "reply"};
+    return names[target];
+}
+
 void judge_free(struct world *w)
 {
     for (int i = 0; i < SIM_KEYS; i++) {
@@ -148,14 +157,56 @@ static void judge_work_copy(struct relay_process *r, const struct message *m, st
         p->grant->unresolved++;
 }
 
+/* It may be called a duplicate only by a record that the relay was told of since it arrived. */
+static void judge_is_duplicate(struct relay_process *r, const struct sighting *s)
+{
+    if (s->key == SIM_NO_KEY) {
+        fail("r%d takes parcel %llu for a duplicate, which has no key", r->slot,
+             (unsigned long long)s->serial);
+        return;
+    }
+    const struct seen_record *seen = &r->seen[s->key];
+    const struct record_life *life = &seen->record.now;
+    if (seen->at < s->at) {
+        fail("r%d takes parcel %llu of k%d for a duplicate without a confirmed copy or a record",
+             r->slot, (unsigned long long)s->serial, s->key);
+        return;
+    }
+    bool comes_back = s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
+    if (comes_back && life->state != RECORD_COMPLETED && life->number <= s->attempt)
+        fail("r%d takes parcel %llu of k%d, which came back, for a duplicate", r->slot,
+             (unsigned long long)s->serial, s->key);
+    if (!comes_back && s->kind != PARCEL_PLAIN && s->kind != PARCEL_TOO_LARGE)
+        fail("r%d takes parcel %llu of k%d, of kind %d, for a duplicate", r->slot,
+             (unsigned long long)s->serial, s->key, (int)s->kind);
+}
+
+/* A duplicate goes out as the route says: at most once at a time, its reply last. */
+static void judge_duplicate_copy(struct relay_process *r, const struct message *m,
+                                 const struct publish *p)
+{
+    const struct sighting *s = judge_sighting(p->tag);
+    bool publishes = sim->route.on_duplicate == DUPLICATE_PUBLISH;
+    judge_is_duplicate(r, s);
+    if (m->facts.claim || p->copy.in_doubt || p->copy.unchecked)
+        fail("r%d publishes k%d as a duplicate, with a claim or a mark", r->slot, p->key);
+    if (p->copy.target == TARGET_DUPLICATES && !publishes)
+        fail("r%d publishes the duplicate k%d, unasked", r->slot, p->key);
+    if (p->copy.target == TARGET_REPLY && !sim->route.reply)
+        fail("r%d answers the duplicate k%d, unasked", r->slot, p->key);
+    if (p->copy.target == TARGET_REPLY && publishes && !s->published)
+        fail("r%d answers the duplicate k%d before it is published", r->slot, p->key);
+    if (s->published && p->copy.target == TARGET_DUPLICATES)
+        fail("r%d publishes the duplicate k%d twice", r->slot, p->key);
+}
+
 void judge_publish(struct relay_process *r, const struct message *m, struct publish *p)
 {
     const struct sighting *s = judge_sighting(p->tag);
     trace("r%d: publishes k%d, tag %llu, to %s, attempt %u%s%s, reason %d, sequence %llu", r->slot,
-          p->key, (unsigned long long)p->tag, p->copy.target == TARGET_WORK ? "work" : "parking",
-          p->copy.attempt, p->copy.in_doubt ? ", in doubt" : "",
-          p->copy.unchecked ? ", unchecked" : "", (int)p->copy.reason,
-          (unsigned long long)p->sequence);
+          p->key, (unsigned long long)p->tag, target_name(p->copy.target), p->copy.attempt,
+          p->copy.in_doubt ? ", in doubt" : "", p->copy.unchecked ? ", unchecked" : "",
+          (int)p->copy.reason, (unsigned long long)p->sequence);
     if (!source_has(r->source, m))
         fail("r%d publishes k%d, whose delivery is lost", r->slot, p->key);
     if (p->key != s->key && s->kind != PARCEL_UNREADABLE)
@@ -166,10 +217,15 @@ void judge_publish(struct relay_process *r, const struct message *m, struct publ
         if (p->grant)
             p->grant->published = true;
     }
-    if (p->copy.target == TARGET_WORK)
-        judge_work_copy(r, m, p);
-    else if (p->copy.reason == PARK_NONE)
-        fail("r%d parks k%d without a reason", r->slot, p->key);
+    switch (p->copy.target) {
+    case TARGET_WORK: judge_work_copy(r, m, p); break;
+    case TARGET_PARKING:
+        if (p->copy.reason == PARK_NONE)
+            fail("r%d parks k%d without a reason", r->slot, p->key);
+        break;
+    case TARGET_DUPLICATES:
+    case TARGET_REPLY: judge_duplicate_copy(r, m, p); break;
+    }
 }
 
 /* ---- What the broker did ---- */
@@ -236,6 +292,12 @@ static void judge_confirmed(struct relay_process *r, struct publish *p)
     struct sighting *s = judge_sighting(p->tag);
     struct grant *g = p->grant;
     bool work = p->copy.target == TARGET_WORK;
+    if (p->copy.target == TARGET_DUPLICATES || p->copy.target == TARGET_REPLY) {
+        s->published = s->published || p->copy.target == TARGET_DUPLICATES;
+        sim->book.published += p->copy.target == TARGET_DUPLICATES;
+        sim->book.replies += p->copy.target == TARGET_REPLY;
+        return;
+    }
     s->confirmed = true;
     bool unchecked = p->copy.unchecked || p->copy.reason == PARK_STORE_FAILURE;
     s->grant = unchecked ? NULL : g;
@@ -274,25 +336,9 @@ void judge_answer(struct relay_process *r, struct publish *p)
 
 static void judge_duplicate(struct relay_process *r, const struct sighting *s)
 {
-    if (s->key == SIM_NO_KEY) {
-        fail("r%d acknowledges parcel %llu, which has no key and no copy", r->slot,
-             (unsigned long long)s->serial);
-        return;
-    }
-    const struct seen_record *seen = &r->seen[s->key];
-    const struct record_life *life = &seen->record.now;
-    if (seen->at < s->at) {
-        fail("r%d acknowledges parcel %llu of k%d without a confirmed copy or a record", r->slot,
-             (unsigned long long)s->serial, s->key);
-        return;
-    }
-    bool comes_back = s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
-    if (comes_back && life->state != RECORD_COMPLETED && life->number <= s->attempt)
-        fail("r%d takes parcel %llu of k%d, which came back, for a duplicate", r->slot,
-             (unsigned long long)s->serial, s->key);
-    if (!comes_back && s->kind != PARCEL_PLAIN && s->kind != PARCEL_TOO_LARGE)
-        fail("r%d takes parcel %llu of k%d, of kind %d, for a duplicate", r->slot,
-             (unsigned long long)s->serial, s->key, (int)s->kind);
+    judge_is_duplicate(r, s);
+    if (sim->route.on_duplicate == DUPLICATE_PUBLISH && !s->published)
+        fail("r%d acknowledges the duplicate k%d, which is not published", r->slot, s->key);
     sim->book.duplicates++;
 }
 

@@ -28,7 +28,7 @@ struct job {
     uint64_t done;
     uint64_t failed;
     uint64_t classes[CLASS_COUNT];
-    uint64_t forwarded, parked, duplicates, in_doubt, crashes;
+    uint64_t forwarded, parked, duplicates, published, replies, in_doubt, crashes;
 };
 
 struct options {
@@ -47,6 +47,8 @@ static void add_book(struct job *j, const struct world *w)
     j->forwarded += w->book.forwarded;
     j->parked += w->book.parked;
     j->duplicates += w->book.duplicates;
+    j->published += w->book.published;
+    j->replies += w->book.replies;
     j->in_doubt += w->book.in_doubt;
     j->crashes += w->book.crashes;
 }
@@ -142,6 +144,8 @@ static int report(const struct options *o)
         all.forwarded += j->forwarded;
         all.parked += j->parked;
         all.duplicates += j->duplicates;
+        all.published += j->published;
+        all.replies += j->replies;
         all.in_doubt += j->in_doubt;
         all.crashes += j->crashes;
         for (int c = 0; c < CLASS_COUNT; c++)
@@ -152,10 +156,11 @@ static int report(const struct options *o)
         (unsigned long long)all.classes[CLASS_QUIET], (unsigned long long)all.classes[CLASS_ONE],
         (unsigned long long)all.classes[CLASS_MANY], (unsigned long long)all.classes[CLASS_FAULTY],
         (unsigned long long)all.classes[CLASS_FORGETFUL]);
-    printf("messages: %llu forwarded, %llu parked, %llu duplicates, %llu marked in doubt; %llu "
-           "crashes\n",
+    printf("messages: %llu forwarded, %llu parked, %llu duplicates (%llu published, %llu "
+           "answered), %llu marked in doubt; %llu crashes\n",
            (unsigned long long)all.forwarded, (unsigned long long)all.parked,
-           (unsigned long long)all.duplicates, (unsigned long long)all.in_doubt,
+           (unsigned long long)all.duplicates, (unsigned long long)all.published,
+           (unsigned long long)all.replies, (unsigned long long)all.in_doubt,
            (unsigned long long)all.crashes);
     printf("%llu seeds, %llu failed\n", (unsigned long long)all.done,
            (unsigned long long)all.failed);

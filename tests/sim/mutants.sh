@@ -124,7 +124,7 @@ mutant 6d "releasing does not put back what was claimed over" claim \
 mutant 7 "recording writes over what is not its own" claim \
   's/if (claim_still_mine(mine, met))\n *return true;\n *return as ==[^;]*;/(void)mine; (void)as;\n    return met->now.state != RECORD_NONE;/'
 mutant 7b "acknowledges before it records" flow \
-  's/case IF_CLAIM_RECORD: return facts->claim ? PLACE_CONFIRMED : acknowledge(facts);/case IF_CLAIM_RECORD: return acknowledge(facts);/'
+  's/if (facts->claim)\n *return PLACE_CONFIRMED;//'
 mutant 8 "recording drops the note of a completion" claim \
   's/mine->now.completed ? RECORD_COMPLETED : as;/as;/'
 mutant 8b "a takeover drops the note of a completion" claim \
@@ -138,7 +138,7 @@ mutant 10 "a pending record lives only for the window" claim \
 mutant 10b "the window starts at the claim" claim \
   's/r.now.since = now;\n *r.now.ends = now + rules->window;/r.now.ends = mine->now.since + rules->window + (now - now);/'
 mutant 11 "a foreign value means duplicate" relay_store \
-  's/relay_hold(r, m, EVENT_BUSY, "what is stored under its key[^;]*;/relay_duplicate(r, m);/'
+  's/relay_hold(r, m, EVENT_BUSY, "what is stored under its key[^;]*;/relay_duplicate(r, m, \&op->met, false);/'
 mutant 11b "an unknown answer means mine" relay_store \
   's/relay_hold(r, m, EVENT_STORE_UNKNOWN, waits_for_store, 0);/relay_move(r, m, EVENT_MINE);/'
 mutant back "a retry is taken for a duplicate" claim \
@@ -146,7 +146,7 @@ mutant back "a retry is taken for a duplicate" claim \
 mutant back2 "a retry's number does not rise" claim \
   's/return number == UINT32_MAX ? number : number + 1;/return number;/'
 mutant back3 "a stale copy is not parked" claim \
-  's/return park(PARK_STALE);/return duplicate(d);/'
+  's/return park(PARK_STALE);/return duplicate(d, met, session, number, now, rules);/'
 
 mutant 3c "a session counts from its answer, not from its sending" session \
   's/s->renewed = sent;/s->renewed = clock_now();/g'
@@ -156,6 +156,12 @@ mutant hold "nothing is given back after hold_limit" relay \
   's/r->wishes.give_back = true;/r->wishes.give_back = false;/'
 mutant stop "a worker that stops leaves its session" worker \
   's/    session_end(&w->session, w->store);//'
+mutant dup "a duplicate is acknowledged before it is published" flow \
+  's/facts->sends ? PLACE_CLAIMED : PLACE_SETTLE/PLACE_SETTLE/'
+mutant dup2 "a duplicate whose copy is refused is acknowledged" relay \
+  's/case SINK_NACKED: nacked(r, m); break;/case SINK_NACKED: confirmed(r, m); break;/'
+mutant dup3 "duplicates take the room of what was claimed" relay \
+  's/publish_those(r, false);\n *publish_those(r, true);/publish_those(r, true);\n    publish_those(r, false);/'
 
 printf '%d caught, %d missed\n' "$caught" "$missed"
 [ "$missed" -eq 0 ]

@@ -114,6 +114,8 @@ void parcel_write_plain(struct parcel *p, int key)
         snprintf(id, sizeof id, "k%d", key);
         set_property(&properties, PROPERTY_MESSAGE_ID, span_of(id));
     }
+    if (p->serial % 3 == 0)
+        set_property(&properties, PROPERTY_REPLY_TO, span_of("answers"));
     encode(&p->properties, &properties);
     buffer_printf(&p->body, "%llu", (unsigned long long)p->serial);
     buffer_free(&table);

@@ -68,6 +68,7 @@ static void report(struct world *w, const struct parcel *job)
     case COMPLETION_ALREADY: return;
     case COMPLETION_WRITE: break;
     }
+    next.now.has_result = chance(500);
     trace("people: k%d is reported complete", job->key);
     server_write(&w->store, job->key, &next, claim_ttl(&next, now, &w->rules));
 }

@@ -130,6 +130,15 @@ static void choose_faults(struct world *w)
     }
 }
 
+static void choose_duplicates(struct world *w)
+{
+    if (rng_chance(&w->rng, 300)) {
+        w->route.on_duplicate = DUPLICATE_PUBLISH;
+        w->route.duplicates.exchange = xstrdup("duplicates");
+    }
+    w->route.reply = rng_chance(&w->rng, 300);
+}
+
 void setup_world(struct world *w)
 {
     w->class = choose_class();
@@ -137,6 +146,7 @@ void setup_world(struct world *w)
     choose_policies(w);
     w->rules.check_dead_lettered = w->route.on_dead_lettered == DEAD_LETTERED_CHECK;
     choose_faults(w);
+    choose_duplicates(w);
     bool one = w->class == CLASS_QUIET || w->class == CLASS_ONE;
     w->relay_count = one ? 1 : 1 + (int)below(SIM_RELAYS);
     w->broker.dead_letters = half();

@@ -173,7 +173,7 @@ static struct parcel *make_parcel(const struct message *m, const struct buffer *
     p->attempt = m->copy.attempt > 1 ? m->copy.attempt : 1;
     p->first_seen = m->copy.first_seen;
     buffer_add(&p->properties, header->data + HEADER_START, header->len - HEADER_START);
-    buffer_add_span(&p->body, m->body);
+    buffer_add_span(&p->body, copy_body(m, &m->copy));
     return p;
 }
 

@@ -237,6 +237,18 @@ bool store_get(struct store *s, struct span key, struct record *out, int64_t *tt
     return world_pause(s->owner);
 }
 
+bool store_get_result(struct store *s, struct span key, struct buffer *out)
+{
+    (void)key_index(key);
+    if (!s->open || s->owner->dead || !world_pause(s->owner) || choose_fate(s) != FATE_ANSWERED) {
+        s->open = false;
+        s->owner->last_store_fault = sim->now;
+        return false;
+    }
+    buffer_printf(out, "{\"done\":true}");
+    return world_pause(s->owner);
+}
+
 bool store_list(struct store *s, store_each *each, void *context)
 {
     (void)each;

@@ -429,6 +429,7 @@ void world_init(struct world *w, uint64_t seed, bool tracing)
     sim = w;
     rng_seed(&w->rng, seed);
     rng_seed(&w->ids, ~seed);
+    stats_init(&w->stats);
     broker_init(&w->broker);
     server_init(&w->store);
     setup_world(w);
@@ -448,6 +449,7 @@ static void free_route(struct route_config *r)
     free(r->to.queue);
     free(r->to.exchange);
     free(r->park.queue);
+    free(r->duplicates.exchange);
     key_rule_free(r->key_rule);
 }
 
@@ -461,5 +463,6 @@ void world_free(struct world *w)
     server_free(&w->store);
     judge_free(w);
     free_route(&w->route);
+    stats_free(&w->stats);
     sim = NULL;
 }

@@ -151,6 +151,7 @@ struct broker {
     struct parcels work[SIM_WORK_QUEUES];
     int work_queues;
     struct parcels parking;
+    struct parcels duplicates;
     struct consumers consumers;
     struct channels channels;
     int64_t down_until;
@@ -285,6 +286,7 @@ struct sighting {
     uint32_t attempt;
     int64_t at;
     int unresolved;      /* copies for work whose absence is not certain */
+    bool published;      /* as a duplicate, and that was confirmed */
     bool confirmed;      /* a copy of its own was, */
     struct grant *grant; /* under this claim */
     bool acked;
@@ -298,6 +300,7 @@ struct book {
     int no_key_confirmed;
     uint64_t last_work_serial; /* CLASS_QUIET: copies arrive in order */
     uint64_t forwarded, parked, duplicates, in_doubt, crashes; /* for --stats */
+    uint64_t published, replies;
 };
 
 struct world {
@@ -360,6 +363,7 @@ void judge_stopped(const struct relay_process *r);
 void judge_turn(struct relay_process *r, int64_t sleep);
 void judge_end(struct world *w);
 int key_index(struct span key); /* or SIM_NO_KEY */
+const char *target_name(enum target target);
 
 /* judge_store.c */
 void judge_write(uint32_t incarnation, const char *session, int key, const struct record *old,

@@ -32,6 +32,8 @@
 #define TO_(fields)                                                                                \
     "name: a, from: {queue: in, exchange: x, bindings: [a.*]}, to: {" fields "}, " REST
 #define BUT(fields) "name: a, from: {queue: in}, " TO "key: [message_id], " fields
+#define DUPLICATES(fields)                                                                         \
+    TO_("queue: w") ", on_duplicate: publish, duplicates: {" fields "}, reply: true"
 
 static char folder[] = "/tmp/onlyonce-test-XXXXXX";
 static char config_path[sizeof folder + 16];
@@ -344,8 +346,8 @@ static void expect_all(const struct case_of_fault *cases, size_t count)
 #define KNOWN_ROUTE                                                                                \
     "unknown field; known here: name, scope, store, workers, from, to, park, key, window, "        \
     "window_header, max_window, sliding, window_completed, fingerprint, on_conflict, "             \
-    "on_missing_key, on_store_failure, on_unroutable, on_in_doubt, in_doubt_wait, "                \
-    "on_dead_lettered, hold_limit"
+    "on_duplicate, duplicates, reply, on_missing_key, on_store_failure, on_unroutable, "           \
+    "on_in_doubt, in_doubt_wait, on_dead_lettered, hold_limit"
 #define DURATION                                                                                   \
     "is no duration (a whole number and ms, s, m, h or d); write 1s to 3650d, as in 24h"
 
@@ -450,10 +452,8 @@ static const struct case_of_fault faulty_fields[] = {
      "1: has an unknown field; known here: urls, username, password, heartbeat"},
     {"repeated", NULL, NULL, ROUTE ", name: b",
      "3: routes[0].name: is set twice, here and in line 3; leave one out"},
-    {"of later versions", NULL, NULL, ROUTE ", reply: true, duplicates: {exchange: x}",
-     "3: routes[0].reply: is not supported by this version|3: routes[0].duplicates: is not "
-     "supported by this version"},
-    {"tls", BROKER ", tls: {ca: x}", NULL, NULL, "1: broker.tls: is not supported by this version"},
+    {"of later versions", BROKER ", tls: {ca: x}", NULL, NULL,
+     "1: broker.tls: is not supported by this version"},
     {"missing", "heartbeat: 1s", "prefix: x", "scope: x",
      "1: broker.urls: is missing; write, for example, urls: "
      "[\"amqp://rabbitmq:5672/%2f\"]|2: stores[0].name: is missing; write, for example, name: "
@@ -601,6 +601,22 @@ static const struct case_of_fault contradictions[] = {
      "name: a, from: {queue: in, exchange: x, exchange_type: direct, bindings: [j, k]}, to: "
      "{exchange: x, routing_key: k}, " REST,
      CATCHES("k")},
+    {"duplicates to nowhere", NULL, NULL, ROUTE ", on_duplicate: publish",
+     "3: routes[0].duplicates.exchange: is missing, and on_duplicate is publish; write, for "
+     "example, exchange: payments.duplicates"},
+    {"no duplicates", NULL, NULL, ROUTE ", duplicates: {exchange: d, routing_key: k}",
+     "3: routes[0].duplicates.exchange: means nothing without on_duplicate: publish; write that, "
+     "or leave this out"},
+    {"a routing key of no duplicates", NULL, NULL, ROUTE ", duplicates: {routing_key: k}",
+     "3: routes[0].duplicates.routing_key: means nothing without duplicates.exchange; set that, or "
+     "leave this out"},
+    {"duplicates back by the own key", NULL, NULL, DUPLICATES("exchange: x"),
+     "3: routes[0].duplicates.exchange: leads back to the inbound queue: a binding of "
+     "from.exchange catches the message's own routing key; set duplicates.routing_key, or publish "
+     "elsewhere"},
+    {"duplicates back by a binding", NULL, NULL, DUPLICATES("exchange: x, routing_key: a.b"),
+     "3: routes[0].duplicates.exchange: leads back to the inbound queue: a binding of "
+     "from.exchange catches \"a.b\""},
     {"routes of one name and queue", NULL, NULL, ROUTE "}, {" ROUTE,
      "3: routes[1].name: \"a\" is the name of routes[0], too; names differ|3: "
      "routes[1].from.queue: \"in\" is the inbound queue of routes[0], too; a queue has one "
@@ -633,6 +649,9 @@ static void test_allowed(void **state)
     } cases[] = {
         {"to the same exchange, not caught", NULL, TO_("exchange: x, routing_key: b")},
         {"to another exchange, own key", NULL, TO_("exchange: y")},
+        {"duplicates to the same exchange, not caught", NULL,
+         DUPLICATES("exchange: x, routing_key: b")},
+        {"duplicates to another exchange", NULL, DUPLICATES("exchange: d")},
         {"a chain", NULL,
          "name: a, from: {queue: q1}, to: {queue: q2}, " REST
          "}, {name: b, from: {queue: q2}, to: {queue: q3}, " REST},

@@ -303,8 +303,8 @@ static void says_why_it_parks(void **state)
 {
     (void)state;
     static const char *const reasons[PARK_REASON_COUNT] = {
-        "none",        "loop",   "stale",         "bad_header", "dead_lettered",
-        "other_route", "no_key", "store_failure", "unroutable", "in_doubt"};
+        "none",   "loop",          "stale",      "bad_header", "dead_lettered", "other_route",
+        "no_key", "store_failure", "unroutable", "conflict",   "in_doubt"};
     assert_string_equal(park_reason_text(PARK_NONE), reasons[PARK_NONE]);
     for (int i = PARK_LOOP; i < PARK_REASON_COUNT; i++) {
         struct buffer table = {0};
@@ -325,6 +325,68 @@ static void says_why_it_parks(void **state)
         buffer_free(&got);
         buffer_free(&want);
         buffer_free(&table);
+        message_free(m);
+    }
+}
+
+static void says_what_a_duplicate_is_of(void **state)
+{
+    (void)state;
+    struct buffer table = {0};
+    build_text(&table, "x-onlyonce-state", "an older one");
+    build_text(&table, "x-shop", "north");
+    struct message *m = message_with_headers(buffer_span(&table));
+    set_key(m, "k");
+    struct copy copy = {.target = TARGET_DUPLICATES,
+                        .first_seen = FIRST_SEEN,
+                        .attempt = 2,
+                        .state = "completed",
+                        .duplicates = 7};
+    struct buffer want = {0};
+    build_text(&want, "x-shop", "north");
+    build_own(&want, "k");
+    build_text(&want, "x-onlyonce-state", "completed");
+    build_number(&want, "x-onlyonce-duplicates", 'l', 8, 7);
+    struct buffer got = copied_headers(m, &copy);
+    assert_buffer(&got, &want);
+    buffer_free(&got);
+    buffer_free(&want);
+    buffer_free(&table);
+    message_free(m);
+}
+
+/* A reply has two properties, whatever the message has, and the reply's own length. */
+static void a_reply_is_no_copy(void **state)
+{
+    (void)state;
+    static const struct {
+        bool correlated;
+        size_t count;
+    } cases[] = {{true, 2}, {false, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct properties p = {0};
+        build_set(&p, PROPERTY_CONTENT_TYPE, BYTES("text/plain"));
+        build_set(&p, PROPERTY_HEADERS, BYTES(""));
+        build_set(&p, PROPERTY_REPLY_TO, BYTES("answers"));
+        build_set(&p, PROPERTY_EXPIRATION, BYTES("soon"));
+        if (cases[i].correlated)
+            build_set(&p, PROPERTY_CORRELATION_ID, BYTES("\0one"));
+        struct message *m = build_message_of(&p);
+        m->reply = xstrdup("{\"state\":\"forwarded\"}");
+        const struct copy copy = {.target = TARGET_REPLY, .first_seen = FIRST_SEEN, .attempt = 2};
+        struct buffer written = {0};
+        assert_int_equal(copy_write(m, &copy, "r", "relay", NO_LIMIT, &written), COPY_OK);
+        assert_int_equal(bytes_number((struct span){written.data + 4, 8}), strlen(m->reply));
+        struct properties got;
+        assert_true(properties_read((struct span){written.data + 12, written.len - 12}, &got));
+        size_t count = 0;
+        for (int k = 0; k < PROPERTY_COUNT; k++)
+            count += got.present[k];
+        assert_int_equal(count, cases[i].count);
+        assert_true(span_is(got.value[PROPERTY_CONTENT_TYPE], "application/json"));
+        assert_true(span_equal(got.value[PROPERTY_CORRELATION_ID],
+                               cases[i].correlated ? BYTES("\0one") : (struct span){0}));
+        buffer_free(&written);
         message_free(m);
     }
 }
@@ -518,6 +580,8 @@ int main(void)
         cmocka_unit_test(keeps_only_its_own_user_id),
         cmocka_unit_test(adds_marks),
         cmocka_unit_test(says_why_it_parks),
+        cmocka_unit_test(says_what_a_duplicate_is_of),
+        cmocka_unit_test(a_reply_is_no_copy),
         cmocka_unit_test(is_understood_when_it_comes_back),
         cmocka_unit_test(leaves_out_the_key_and_nothing_else),
         cmocka_unit_test(refuses_what_it_cannot_read),

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-/* Facts as the tests write them: 'c' claim, 'o' orphan, 'u' unwritable, 'r' rejectable, 'h' the
- * store's failure holds. Upper case: it is not so. Not named: either. */
+/* Facts as the tests write them: 'c' claim, 's' sends, 'o' orphan, 'u' unwritable, 'r' rejectable,
+ * 'h' the store's failure holds. Upper case: it is not so. Not named: either. */
 struct expectation {
     enum place place;
     enum event event;
@@ -24,7 +24,8 @@ struct expectation {
 /* clang-format off */
 static const struct expectation table[] = {
     {PLACE_FRESH, EVENT_MINE, "", PLACE_CLAIMED},
-    {PLACE_FRESH, EVENT_DUPLICATE, "", PLACE_SETTLE},
+    {PLACE_FRESH, EVENT_DUPLICATE, "S", PLACE_SETTLE},
+    {PLACE_FRESH, EVENT_DUPLICATE, "s", PLACE_CLAIMED},
     {PLACE_FRESH, EVENT_BUSY, "", PLACE_HELD},
     {PLACE_FRESH, EVENT_UNCLAIMED, "", PLACE_CLAIMED},
     {PLACE_FRESH, EVENT_STORE_UNKNOWN, "h", PLACE_HELD},
@@ -42,7 +43,8 @@ static const struct expectation table[] = {
     {PLACE_FRESH, EVENT_STOPPING, "C", PLACE_GONE},
 
     {PLACE_HELD, EVENT_DUE, "", PLACE_FRESH},
-    {PLACE_HELD, EVENT_DUPLICATE, "", PLACE_SETTLE},
+    {PLACE_HELD, EVENT_DUPLICATE, "S", PLACE_SETTLE},
+    {PLACE_HELD, EVENT_DUPLICATE, "s", PLACE_CLAIMED},
     {PLACE_HELD, EVENT_MOVED, "", PLACE_CLAIMED},
     {PLACE_HELD, EVENT_NOT_MOVED, "", PLACE_HELD},
     {PLACE_HELD, EVENT_SOURCE_LOST, "c", PLACE_UNWIND},
@@ -61,6 +63,8 @@ static const struct expectation table[] = {
     {PLACE_CLAIMED, EVENT_SINK_LOST, "COur", PLACE_SETTLE},
     {PLACE_CLAIMED, EVENT_SINK_LOST, "COuR", PLACE_HELD},
     {PLACE_CLAIMED, EVENT_SINK_LOST, "COU", PLACE_HELD},
+    {PLACE_CLAIMED, EVENT_REPLIED, "O", PLACE_SETTLE},
+    {PLACE_CLAIMED, EVENT_REPLIED, "o", PLACE_GONE},
     {PLACE_CLAIMED, EVENT_MOVED, "", PLACE_CLAIMED},
     {PLACE_CLAIMED, EVENT_NOT_MOVED, "", PLACE_FRESH},
     {PLACE_CLAIMED, EVENT_SOURCE_LOST, "c", PLACE_UNWIND},
@@ -69,7 +73,8 @@ static const struct expectation table[] = {
     {PLACE_CLAIMED, EVENT_STOPPING, "C", PLACE_GONE},
 
     {PLACE_SENT, EVENT_CONFIRMED, "c", PLACE_CONFIRMED},
-    {PLACE_SENT, EVENT_CONFIRMED, "CO", PLACE_SETTLE},
+    {PLACE_SENT, EVENT_CONFIRMED, "COS", PLACE_SETTLE},
+    {PLACE_SENT, EVENT_CONFIRMED, "COs", PLACE_CLAIMED},
     {PLACE_SENT, EVENT_CONFIRMED, "Co", PLACE_GONE},
     {PLACE_SENT, EVENT_RETURNED, "c", PLACE_UNWIND},
     {PLACE_SENT, EVENT_RETURNED, "Co", PLACE_GONE},
@@ -86,6 +91,8 @@ static const struct expectation table[] = {
     {PLACE_SENT, EVENT_SINK_LOST, "COur", PLACE_SETTLE},
     {PLACE_SENT, EVENT_SINK_LOST, "COuR", PLACE_HELD},
     {PLACE_SENT, EVENT_SINK_LOST, "COU", PLACE_HELD},
+    {PLACE_SENT, EVENT_REPLIED, "O", PLACE_SETTLE},
+    {PLACE_SENT, EVENT_REPLIED, "o", PLACE_GONE},
     {PLACE_SENT, EVENT_MOVED, "", PLACE_SENT},
     {PLACE_SENT, EVENT_NOT_MOVED, "", PLACE_SENT},
     {PLACE_SENT, EVENT_SOURCE_LOST, "", PLACE_SENT},
@@ -121,6 +128,7 @@ static bool holds(const char *when, const struct flow_facts *facts, bool store_f
         bool fact = false;
         switch (*when | 0x20) {
         case 'c': fact = facts->claim; break;
+        case 's': fact = facts->sends; break;
         case 'o': fact = facts->orphan; break;
         case 'u': fact = facts->unwritable; break;
         case 'r': fact = facts->rejectable; break;
@@ -155,9 +163,10 @@ static void every_cell_is_as_expected(void **state)
     (void)state;
     for (enum place place = 0; place < PLACE_COUNT; place++)
         for (enum event event = 0; event < EVENT_COUNT; event++)
-            for (unsigned bits = 0; bits < 32; bits++) {
+            for (unsigned bits = 0; bits < 64; bits++) {
                 struct flow_policy policy = {.store_failure_holds = bits & 16};
                 struct flow_facts facts = {.claim = bits & 1,
+                                           .sends = bits & 32,
                                            .orphan = bits & 2,
                                            .unwritable = bits & 4,
                                            .rejectable = bits & 8};
@@ -178,7 +187,7 @@ static void no_claim_is_forgotten(void **state)
         for (enum event event = 0; event < EVENT_COUNT; event++)
             for (unsigned bits = 0; bits < 32; bits++) {
                 if (event == EVENT_RECORDED || event == EVENT_RELEASED ||
-                    event == EVENT_DUPLICATE || place == PLACE_SETTLE)
+                    event == EVENT_DUPLICATE || event == EVENT_REPLIED || place == PLACE_SETTLE)
                     continue;
                 struct flow_policy policy = {.store_failure_holds = bits & 16};
                 struct flow_facts facts = {.claim = true,
