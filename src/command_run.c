@@ -4,6 +4,7 @@
 #include "command.h"
 
 #include "clock.h"
+#include "completions.h"
 #include "key_watch.h"
 #include "log.h"
 #include "memory.h"
@@ -26,6 +27,7 @@ struct daemon {
     const struct config *config;
     struct worker **workers;
     size_t worker_count;
+    struct completions *completions;
     struct route_stats *stats; /* of each route */
     struct key_watch *watches; /* likewise */
     int64_t next_watch;        /* clock_now() */
@@ -72,6 +74,20 @@ static void say_end(const struct daemon *d)
     }
 }
 
+static bool start_completions(struct daemon *d)
+{
+    if (!d->config->completions.queue)
+        return true;
+    struct completions *c = completions_new(d->config);
+    if (!completions_start(c, worker_ended, d)) {
+        LOG_ERROR("cannot start a thread", "why", strerror(errno), NULL);
+        completions_free(c);
+        return false;
+    }
+    d->completions = c;
+    return true;
+}
+
 static bool start_workers(struct daemon *d)
 {
     for (size_t i = 0; i < d->config->route_count; i++) {
@@ -86,13 +102,15 @@ static bool start_workers(struct daemon *d)
             d->workers[d->worker_count++] = w;
         }
     }
-    return true;
+    return start_completions(d);
 }
 
 static void stop_workers(struct daemon *d)
 {
     for (size_t i = 0; i < d->worker_count; i++)
         worker_ask_to_stop(d->workers[i]);
+    if (d->completions)
+        completions_ask_to_stop(d->completions);
 }
 
 /* ---- What people ask, and should know ---- */
@@ -166,8 +184,9 @@ static bool take_signal(struct daemon *d, int number)
 static void wait_for_end(struct daemon *d, int signal_fd)
 {
     size_t ended = 0;
+    size_t threads = d->worker_count + (d->completions ? 1 : 0);
     bool stopping = false;
-    while (ended < d->worker_count) {
+    while (ended < threads) {
         struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                                 {.fd = d->ended_fd, .events = POLLIN}};
         int64_t wait = d->next_watch - clock_now();
@@ -197,6 +216,11 @@ static bool end_workers(struct daemon *d)
         worker_join(d->workers[i]);
         ok = ok && !worker_has_failed(d->workers[i]);
         worker_free(d->workers[i]);
+    }
+    if (d->completions) {
+        completions_join(d->completions);
+        ok = ok && !completions_have_failed(d->completions);
+        completions_free(d->completions);
     }
     return ok;
 }

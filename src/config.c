@@ -80,6 +80,8 @@ static void *section_at(struct config *config, const char *pattern, size_t index
         return &config->broker;
     if (strcmp(pattern, "log") == 0)
         return &config->log;
+    if (strcmp(pattern, "completions") == 0)
+        return &config->completions;
     return strcmp(pattern, "stores[]") == 0 ? (void *)&config->stores[index]
                                             : (void *)&config->routes[index];
 }
@@ -231,6 +233,7 @@ static void complete_sections(struct loading *l)
     struct config *config = l->config;
     complete_section(l, "broker.", "broker.", &config->broker);
     complete_section(l, "log.", "log.", &config->log);
+    complete_section(l, "completions.", "completions.", &config->completions);
     for (size_t i = 0; i < config->store_count; i++) {
         char *path = xasprintf("stores[%zu].", i);
         complete_section(l, "stores[].", path, &config->stores[i]);
@@ -296,6 +299,7 @@ void config_free(struct config *config)
     free(config->broker.parsed);
     free_section("broker.", &config->broker);
     free_section("log.", &config->log);
+    free_section("completions.", &config->completions);
     for (size_t i = 0; i < config->store_count; i++) {
         url_free_store(&config->stores[i].parsed);
         free_section("stores[].", &config->stores[i]);

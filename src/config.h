@@ -68,6 +68,12 @@ struct log_config {
     enum log_format format;
 };
 
+/* Where workers report. */
+struct completions_config {
+    char *queue; /* NULL: nowhere */
+    char *park;  /* "<queue>.parked", unless set */
+};
+
 struct route_config {
     char *name;
     char *scope; /* the name, unless set */
@@ -125,6 +131,7 @@ struct config {
     struct broker_config broker;
     struct store_config *stores;
     size_t store_count;
+    struct completions_config completions;
     struct log_config log;
     struct route_config *routes;
     size_t route_count;

@@ -474,6 +474,47 @@ static void check_loop(struct check *c, size_t index)
     free(reached);
 }
 
+/* ---- Completions ---- */
+
+/* A queue of the completions is used for nothing else. */
+static void check_apart(struct check *c, const char *field, const char *name, const char *other,
+                        struct path others)
+{
+    if (same(name, other))
+        faults_add(c->faults, field, "%s is %s, too; write another queue", faults_quote(name).text,
+                   others.text);
+}
+
+static void check_completions(struct check *c)
+{
+    struct completions_config *f = &c->config->completions;
+    const struct path queue = {"completions.queue"};
+    const struct path park = {"completions.park"};
+    if (!is_set(c, queue) && is_set(c, park))
+        faults_add(c->faults, park.text,
+                   "means nothing without completions.queue; set that, or leave this out");
+    if (!f->queue)
+        return;
+    if (!f->park && !is_set(c, park)) {
+        f->park = xasprintf("%s.parked", f->queue);
+        if (strlen(f->park) > 255)
+            faults_add(c->faults, park.text,
+                       "would be completions.queue and \".parked\", which is more than AMQP's 255 "
+                       "bytes; set it");
+    }
+    check_reserved(c, queue, f->queue, false, "");
+    check_reserved(c, is_set(c, park) ? park : queue, f->park, false, "");
+    check_apart(c, park.text, f->park, f->queue, queue);
+    for (size_t i = 0; i < c->config->route_count; i++) {
+        const struct route_config *r = &c->config->routes[i];
+        check_apart(c, queue.text, f->queue, r->from.queue, route_path(i, "from.queue"));
+        check_apart(c, queue.text, f->queue, r->to.queue, route_path(i, "to.queue"));
+        check_apart(c, queue.text, f->queue, r->park.queue, route_path(i, "park.queue"));
+        check_apart(c, park.text, f->park, r->from.queue, route_path(i, "from.queue"));
+        check_apart(c, park.text, f->park, r->to.queue, route_path(i, "to.queue"));
+    }
+}
+
 /* ---- Routes among each other ---- */
 
 static void compare_routes(struct check *c, size_t index, size_t earlier)
@@ -520,6 +561,7 @@ void config_check(struct config *config, struct faults *faults)
         check_store(&c, i);
     for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
         check_route(&c, i);
+    check_completions(&c);
     for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
         check_loop(&c, i);
     for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)

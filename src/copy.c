@@ -23,6 +23,12 @@ const char *park_reason_text(enum park_reason reason)
     case PARK_UNROUTABLE: return "unroutable";
     case PARK_CONFLICT: return "conflict";
     case PARK_IN_DOUBT: return "in_doubt";
+    case PARK_UNKNOWN_ROUTE: return "unknown_route";
+    case PARK_NOT_FOUND: return "not_found";
+    case PARK_PENDING: return "pending";
+    case PARK_FOREIGN: return "foreign";
+    case PARK_BAD_ACTION: return "bad_action";
+    case PARK_BAD_RESULT: return "bad_result";
     case PARK_REASON_COUNT: break;
     }
     return "none";
@@ -36,27 +42,34 @@ static bool begins_with(struct span name, const char *prefix)
     return name.len >= len && memcmp(name.data, prefix, len) == 0;
 }
 
+/* Headers that parking writes. */
+static bool is_of_parking(struct span name)
+{
+    return span_is(name, "x-onlyonce-reason") || span_is(name, "x-onlyonce-exchange") ||
+           span_is(name, "x-onlyonce-routing-key");
+}
+
 /* Headers that RabbitMQ acts upon, and those that are ours to write. */
-static bool header_is_taken_out(struct span name)
+static bool header_is_taken_out(struct span name, bool report)
 {
     static const char *const names[] = {"CC", "BCC", "x-death", "x-delivery-count",
                                         "x-acquired-count"};
-    static const char *const prefixes[] = {"x-first-death-", "x-last-death-", "x-onlyonce-"};
+    static const char *const prefixes[] = {"x-first-death-", "x-last-death-"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (span_is(name, names[i]))
             return true;
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
         if (begins_with(name, prefixes[i]))
             return true;
-    return false;
+    return report ? is_of_parking(name) : begins_with(name, "x-onlyonce-");
 }
 
 /* False: the table is broken, or has a type whose length nobody knows. */
-static bool add_kept_headers(struct span table, struct buffer *out)
+static bool add_kept_headers(struct span table, bool report, struct buffer *out)
 {
     struct header h;
     while (header_next(&table, &h))
-        if (!header_is_taken_out(h.name))
+        if (!header_is_taken_out(h.name, report))
             buffer_add_span(out, h.whole);
     return table.len == 0;
 }
@@ -67,9 +80,21 @@ static void add_mark(struct buffer *out, const char *name, bool set)
         header_add_true(out, name);
 }
 
+static void add_parking_headers(const struct message *m, const struct copy *copy,
+                                struct buffer *out)
+{
+    header_add_text(out, "x-onlyonce-reason", span_of(park_reason_text(copy->reason)));
+    header_add_text(out, "x-onlyonce-exchange", m->exchange);
+    header_add_text(out, "x-onlyonce-routing-key", m->routing_key);
+}
+
 static void add_own_headers(const struct message *m, const struct copy *copy, const char *route,
                             bool with_key, struct buffer *out)
 {
+    if (copy->report) {
+        add_parking_headers(m, copy, out);
+        return;
+    }
     header_add_text(out, "x-onlyonce-route", span_of(route));
     if (with_key && m->key_len)
         header_add_text(out, "x-onlyonce-key", message_key(m));
@@ -84,11 +109,8 @@ static void add_own_headers(const struct message *m, const struct copy *copy, co
     add_mark(out, "x-onlyonce-in-doubt", copy->in_doubt);
     add_mark(out, "x-onlyonce-unchecked", copy->unchecked);
     add_mark(out, "x-onlyonce-no-key", copy->no_key);
-    if (copy->target != TARGET_PARKING)
-        return;
-    header_add_text(out, "x-onlyonce-reason", span_of(park_reason_text(copy->reason)));
-    header_add_text(out, "x-onlyonce-exchange", m->exchange);
-    header_add_text(out, "x-onlyonce-routing-key", m->routing_key);
+    if (copy->target == TARGET_PARKING)
+        add_parking_headers(m, copy, out);
 }
 
 struct span copy_body(const struct message *m, const struct copy *copy)
@@ -110,7 +132,7 @@ static bool add_headers(const struct message *m, const struct copy *copy, const 
 {
     size_t start = out->len;
     buffer_add_u32(out, 0);
-    if (!add_kept_headers(table, out))
+    if (!add_kept_headers(table, copy->report, out))
         return false;
     add_own_headers(m, copy, route, with_key, out);
     set_u32(out->data + start, out->len - start - 4);

@@ -35,6 +35,13 @@ enum park_reason {
     PARK_UNROUTABLE,    /* unroutable: returned three times, and on_unroutable says park */
     PARK_CONFLICT,      /* conflict: its key is recorded for another content */
     PARK_IN_DOUBT,      /* in_doubt: on_in_doubt says park */
+    /* Why a worker's report is: */
+    PARK_UNKNOWN_ROUTE, /* unknown_route: it names no route of the configuration */
+    PARK_NOT_FOUND,     /* not_found: its key is not on record, or with another first-seen */
+    PARK_PENDING,       /* pending: its key is to be released, and is on its way */
+    PARK_FOREIGN,       /* foreign: what is stored under its key is not ours */
+    PARK_BAD_ACTION,    /* bad_action: x-onlyonce-action is neither complete nor release */
+    PARK_BAD_RESULT,    /* bad_result: its body is no JSON of at most 4 KiB */
     PARK_REASON_COUNT
 };
 const char *park_reason_text(enum park_reason reason);
@@ -50,6 +57,7 @@ struct copy {
     bool in_doubt;
     bool unchecked;
     bool no_key;
+    bool report;       /* a worker's: its x-onlyonce headers are its own, and stay */
     bool key_left_out; /* sink's answer: x-onlyonce-key did not fit */
     const char *state; /* TARGET_DUPLICATES: of the key's record, and how many duplicates it had */
     uint32_t duplicates;

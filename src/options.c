@@ -32,6 +32,7 @@ static_assert(sizeof(enum queue_type) == sizeof(int) && sizeof(enum log_level) =
 /* clang-format off */
 #define BROKER(member) offsetof(struct broker_config, member)
 #define STORE(member) offsetof(struct store_config, member)
+#define COMPLETIONS(member) offsetof(struct completions_config, member)
 #define LOG(member) offsetof(struct log_config, member)
 #define ROUTE(member) offsetof(struct route_config, member)
 
@@ -66,7 +67,10 @@ const struct option options[] = {
      "How long the claims of a worker that died stay its own."},
 
     {.path = "admin", .flags = OPTION_UNSUPPORTED},
-    {.path = "completions", .flags = OPTION_UNSUPPORTED},
+    {"completions.queue", OPTION_ENTITY, OPTION_DERIVED, COMPLETIONS(queue), "none", NULL, NULL, NULL,
+     "A queue that workers report to. It is made if it is missing. See REPORTS."},
+    {"completions.park", OPTION_ENTITY, OPTION_DERIVED, COMPLETIONS(park), "<completions.queue>.parked",
+     NULL, NULL, NULL, "The queue for reports that cannot be followed. It is made if it is missing."},
 
     {"log.level", OPTION_WORD, 0, LOG(level), "info", NULL, NULL, log_levels, "The least that is logged."},
     {"log.format", OPTION_WORD, 0, LOG(format), "logfmt", NULL, NULL, log_formats,

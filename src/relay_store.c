@@ -81,6 +81,12 @@ static bool parks_as_it_is(const struct message *m)
     case PARK_STORE_FAILURE:
     case PARK_CONFLICT:
     case PARK_IN_DOUBT:
+    case PARK_UNKNOWN_ROUTE:
+    case PARK_NOT_FOUND:
+    case PARK_PENDING:
+    case PARK_FOREIGN:
+    case PARK_BAD_ACTION:
+    case PARK_BAD_RESULT:
     case PARK_REASON_COUNT: break;
     }
     return false;

@@ -1,6 +1,7 @@
 #include "report.h"
 
 #include "claim.h"
+#include "headers.h"
 #include "json.h"
 
 #define TRIES 5 /* a record that changes more often than this is busy */
@@ -79,4 +80,55 @@ enum report_answer report_release(struct store *s, struct span key, int64_t firs
     for (int i = 0; i < TRIES && answer == REPORT_BUSY; i++)
         answer = release_once(s, key, first_seen, force);
     return answer;
+}
+
+/* ---- Reports of workers ---- */
+
+/* The content of a text header; empty if there is none of that name. */
+static struct span text_of(struct span headers, const char *name)
+{
+    struct header h;
+    bool found = header_find(headers, span_of(name), &h) && (h.type == 'S' || h.type == 'x');
+    return found ? h.value : (struct span){0};
+}
+
+static bool read_first_seen(struct span headers, int64_t *out)
+{
+    struct header h;
+    *out = 0;
+    return !header_find(headers, span_of("x-onlyonce-first-seen"), &h) ||
+           (header_integer(&h, out) && *out > 0);
+}
+
+/* An action that is no text, or an unknown one, is bad; none means complete. */
+static bool read_action(struct span headers, bool *release)
+{
+    struct header h;
+    bool said = header_find(headers, span_of("x-onlyonce-action"), &h);
+    struct span action = text_of(headers, "x-onlyonce-action");
+    *release = said && span_is(action, "release");
+    return !said || *release || span_is(action, "complete");
+}
+
+enum park_reason report_read(const struct message *m, struct report *out)
+{
+    struct properties p;
+    *out = (struct report){0};
+    if (!properties_read(m->properties, &p))
+        return PARK_BAD_HEADER;
+    struct span headers =
+        p.present[PROPERTY_HEADERS] ? p.value[PROPERTY_HEADERS] : (struct span){0};
+    out->route = text_of(headers, "x-onlyonce-route");
+    out->key = text_of(headers, "x-onlyonce-key");
+    if (out->route.len == 0)
+        return PARK_UNKNOWN_ROUTE;
+    if (out->key.len == 0)
+        return PARK_NO_KEY;
+    if (!read_first_seen(headers, &out->first_seen))
+        return PARK_BAD_HEADER;
+    if (!read_action(headers, &out->release))
+        return PARK_BAD_ACTION;
+    if (!out->release)
+        out->result = m->body;
+    return report_is_result(out->result) ? PARK_NONE : PARK_BAD_RESULT;
 }

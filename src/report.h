@@ -6,6 +6,7 @@
 #ifndef ONLYONCE_REPORT_H
 #define ONLYONCE_REPORT_H
 
+#include "message.h"
 #include "store.h"
 
 enum report_answer {
@@ -27,6 +28,19 @@ enum report_answer report_complete(struct store *s, struct span key, int64_t fir
 
 /* Forgets a key; a pending one only by `force`. */
 enum report_answer report_release(struct store *s, struct span key, int64_t first_seen, bool force)
+    __attribute__((warn_unused_result));
+
+/* A report as a worker publishes it: its headers, and the result as its body. */
+struct report {
+    struct span route;
+    struct span key;
+    int64_t first_seen; /* 0: it does not say */
+    bool release;       /* else complete */
+    struct span result; /* of a completion */
+};
+
+/* Reads a report, whose spans then point into the message. PARK_NONE, or what is wrong with it. */
+enum park_reason report_read(const struct message *m, struct report *out)
     __attribute__((warn_unused_result));
 
 #endif

@@ -641,6 +641,52 @@ static void test_contradictions(void **state)
     expect_all(contradictions, COUNT(contradictions));
 }
 
+static void test_completions(void **state)
+{
+    static const struct {
+        const char *completions;
+        const char *want;
+    } cases[] = {
+        {"park: p",
+         "1: completions.park: means nothing without completions.queue; set that, or leave "
+         "this out"},
+        {"queue: ''", "1: completions.queue: is empty; write a value, or leave the field out"},
+        {"queue: q, park: q",
+         "1: completions.park: \"q\" is completions.queue, too; write another queue"},
+        {"queue: amq.q, park: amq.p",
+         "1: completions.queue: \"amq.q\" begins with \"amq.\", which is reserved; choose another "
+         "name|1: completions.park: \"amq.p\" begins with \"amq.\", which is reserved; choose "
+         "another "
+         "name"},
+        {"queue: in, park: work",
+         "1: completions.queue: \"in\" is routes[0].from.queue, too; write another queue|1: "
+         "completions.park: \"work\" is routes[0].to.queue, too; write another queue"},
+        {"queue: work, park: in",
+         "1: completions.queue: \"work\" is routes[0].to.queue, too; write another queue|1: "
+         "completions.park: \"in\" is routes[0].from.queue, too; write another queue"},
+        {"queue: in.parked",
+         "1: completions.queue: \"in.parked\" is routes[0].park.queue, too; write another queue"},
+    };
+    (void)state;
+    char *rest = build(NULL, NULL, NULL);
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *text = xasprintf("completions: {%s}\n%s", cases[i].completions, rest);
+        expect_faults(cases[i].completions, span_of(text), cases[i].want);
+        free(text);
+    }
+    struct config *c = load_good("none", span_of(rest));
+    assert_null(c->completions.queue);
+    assert_null(c->completions.park);
+    config_free(c);
+    char *text = xasprintf("%scompletions: {queue: q}\n", rest);
+    c = load_good("a queue", span_of(text));
+    assert_string_equal(c->completions.queue, "q");
+    assert_string_equal(c->completions.park, "q.parked");
+    config_free(c);
+    free(text);
+    free(rest);
+}
+
 /* What looks like a contradiction and is none. */
 static void test_allowed(void **state)
 {
@@ -741,7 +787,7 @@ static void test_documents(void **state)
         {"nothing", "", 0, "1: is empty; it needs at least broker, stores and routes"},
         {"comment", "# x\n", 0, "1: is empty; it needs at least broker, stores and routes"},
         {"text", "x\n", 0,
-         "1: must be a group of fields: broker, stores, log, routes|" NO_SECTIONS},
+         "1: must be a group of fields: broker, stores, completions, log, routes|" NO_SECTIONS},
         {"no fields", "{}\n", 0, NO_SECTIONS},
         {"empty lists", "broker: {urls: ['amqp://h']}\nstores: []\nroutes: []\n", 0,
          "2: stores: is an empty list; write at least one item|3: routes: is an empty list; write "
@@ -749,9 +795,9 @@ static void test_documents(void **state)
         {"no lists", "broker: {urls: ['amqp://h']}\nstores: {}\nroutes: x\n", 0,
          "2: stores: must be a list; begin each item with \"- name: ...\"|3: routes: must be a "
          "list; begin each item with \"- name: ...\""},
-        {"unsupported groups", "admin: {listen: x}\ncompletions:\n  queue: q\nlogs: {}\n", 0,
-         "1: admin: is not supported by this version|2: completions: is not supported by this "
-         "version|4: logs: unknown field; known here: broker, stores, log, routes|" NO_SECTIONS},
+        {"unsupported groups", "admin: {listen: x}\nlogs: {}\n", 0,
+         "1: admin: is not supported by this version|2: logs: unknown field; known here: broker, "
+         "stores, completions, log, routes|" NO_SECTIONS},
         {"NUL", "a: b\nc: \0d\n", 10, "2: contains a NUL byte; a configuration is UTF-8 text"},
         {"second document", "{}\n---\n{}\n", 0,
          "2: a second document begins here; a configuration is one document"},
@@ -989,6 +1035,7 @@ int main(void)
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_faulty_fields),
         cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_completions),
         cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_topic_patterns),
         cmocka_unit_test(test_documents),

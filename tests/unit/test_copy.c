@@ -303,8 +303,9 @@ static void says_why_it_parks(void **state)
 {
     (void)state;
     static const char *const reasons[PARK_REASON_COUNT] = {
-        "none",   "loop",          "stale",      "bad_header", "dead_lettered", "other_route",
-        "no_key", "store_failure", "unroutable", "conflict",   "in_doubt"};
+        "none",      "loop",          "stale",      "bad_header", "dead_lettered", "other_route",
+        "no_key",    "store_failure", "unroutable", "conflict",   "in_doubt",      "unknown_route",
+        "not_found", "pending",       "foreign",    "bad_action", "bad_result"};
     assert_string_equal(park_reason_text(PARK_NONE), reasons[PARK_NONE]);
     for (int i = PARK_LOOP; i < PARK_REASON_COUNT; i++) {
         struct buffer table = {0};
@@ -389,6 +390,36 @@ static void a_reply_is_no_copy(void **state)
         buffer_free(&written);
         message_free(m);
     }
+}
+
+/* It keeps its own x-onlyonce headers, so that it can be put back as it was. */
+static void a_parked_report_keeps_its_headers(void **state)
+{
+    (void)state;
+    struct buffer table = {0};
+    struct buffer want = {0};
+    build_text(&table, "x-onlyonce-reason", "an older one");
+    build_text(&table, "x-onlyonce-exchange", "older");
+    build_text(&table, "x-onlyonce-routing-key", "older");
+    build_text(&table, "CC", "elsewhere");
+    for (int i = 0; i < 2; i++) {
+        struct buffer *to = i ? &want : &table;
+        build_text(to, "x-onlyonce-route", "other");
+        build_text(to, "x-onlyonce-key", "k");
+        build_text(to, "x-onlyonce-first-seen", "never");
+        build_text(to, "x-onlyonce-action", "release");
+    }
+    build_text(&want, "x-onlyonce-reason", "bad_header");
+    build_text(&want, "x-onlyonce-exchange", "orders");
+    build_text(&want, "x-onlyonce-routing-key", "orders.new");
+    struct message *m = message_with_headers(buffer_span(&table));
+    struct copy copy = {.target = TARGET_PARKING, .reason = PARK_BAD_HEADER, .report = true};
+    struct buffer got = copied_headers(m, &copy);
+    assert_buffer(&got, &want);
+    buffer_free(&got);
+    buffer_free(&want);
+    buffer_free(&table);
+    message_free(m);
 }
 
 /* What a copy says is what a delivery of it is read as. */
@@ -580,6 +611,7 @@ int main(void)
         cmocka_unit_test(keeps_only_its_own_user_id),
         cmocka_unit_test(adds_marks),
         cmocka_unit_test(says_why_it_parks),
+        cmocka_unit_test(a_parked_report_keeps_its_headers),
         cmocka_unit_test(says_what_a_duplicate_is_of),
         cmocka_unit_test(a_reply_is_no_copy),
         cmocka_unit_test(is_understood_when_it_comes_back),

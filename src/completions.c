@@ -1,0 +1,540 @@
+#include "completions.h"
+
+#include "clock.h"
+#include "log.h"
+#include "message.h"
+#include "outage.h"
+#include "report.h"
+#include "sink.h"
+#include "source.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define PREFETCH 1000
+#define UNCONFIRMED 100
+#define BUFFER ((size_t)16 * 1024 * 1024) /* bytes of reports held; above it none are read */
+#define APPLY_MS 100          /* then the connections have their turn: heartbeats are due */
+#define RETRY_MS 1000         /* before a report that was refused is tried again */
+#define HOLD_LIMIT_MS 600000  /* then all that is held goes back to the broker, once */
+#define STOP_PATIENCE_MS 8000 /* for confirms, once it is asked to stop */
+#define CLOSE_PATIENCE_MS 500 /* for the broker's answer to a close */
+
+/* The store of a route, opened when a report first needs it. */
+struct report_store {
+    const struct route_config *route;
+    struct store *store;
+    struct outage outage;
+};
+
+struct completions {
+    struct route_config queues; /* ours, as source and sink want them */
+    struct source *source;
+    struct sink *sink;
+    struct outage source_outage;
+    struct outage sink_outage;
+    bool source_open;
+    bool sink_open;
+    struct report_store *stores; /* one for each route */
+    size_t store_count;
+    uint64_t random;
+
+    /* A report is in exactly one of these. */
+    struct message_list held;    /* to be applied to its store */
+    struct message_list parking; /* to be published to the parking queue, */
+    struct message_list sent;    /* published, not confirmed */
+    size_t bytes;                /* of all of them */
+
+    uint64_t completed;
+    uint64_t released;
+    uint64_t parked;
+
+    bool stopping;
+    int64_t stop_by;
+    bool done;
+    bool failed;
+
+    atomic_bool stop_asked;
+    pthread_t thread;
+    int wake_fd;
+    void (*on_exit)(void *);
+    void *context;
+};
+
+static void describe_queues(struct completions *c, const struct completions_config *config)
+{
+    static char name[] = "completions";
+    c->queues.name = name;
+    c->queues.from.queue = config->queue;
+    c->queues.from.declare = true;
+    c->queues.from.prefetch = PREFETCH;
+    c->queues.park.queue = config->park;
+    c->queues.to.queue = config->park;
+    c->queues.to.declare = true;
+    c->queues.to.unconfirmed = UNCONFIRMED;
+}
+
+struct completions *completions_new(const struct config *config)
+{
+    struct completions *c = xcalloc(1, sizeof *c);
+    describe_queues(c, &config->completions);
+    c->source = source_new(config, &c->queues);
+    c->sink = sink_new(config, &c->queues);
+    c->source_outage = (struct outage){.link = "completions source"};
+    c->sink_outage = (struct outage){.link = "completions sink"};
+    c->store_count = config->route_count;
+    c->stores = xcalloc(c->store_count, sizeof *c->stores);
+    for (size_t i = 0; i < c->store_count; i++) {
+        const struct route_config *route = &config->routes[i];
+        c->stores[i] = (struct report_store){
+            .route = route,
+            .store = store_new(route->store_config, route->scope),
+            .outage = {.route = route->name, .link = "completions store"},
+        };
+    }
+    c->random = (uint64_t)clock_now() * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    TAILQ_INIT(&c->held);
+    TAILQ_INIT(&c->parking);
+    TAILQ_INIT(&c->sent);
+    c->wake_fd = -1;
+    return c;
+}
+
+/* ---- Reports come and go ---- */
+
+static void forget(struct completions *c, struct message_list *list, struct message *m)
+{
+    TAILQ_REMOVE(list, m, link);
+    c->bytes -= message_size(m);
+    message_free(m);
+}
+
+static void forget_all(struct completions *c, struct message_list *list)
+{
+    while (!TAILQ_EMPTY(list))
+        forget(c, list, TAILQ_FIRST(list));
+}
+
+static void settle(struct completions *c, struct message_list *list, struct message *m)
+{
+    source_ack(c->source, m);
+    forget(c, list, m);
+}
+
+static void pull(struct completions *c, int64_t now)
+{
+    struct message *m;
+    while (c->source_open && (m = source_pull(c->source))) {
+        m->arrived = now;
+        c->bytes += message_size(m);
+        TAILQ_INSERT_TAIL(&c->held, m, link);
+    }
+}
+
+void completions_free(struct completions *c)
+{
+    if (!c)
+        return;
+    source_free(c->source);
+    sink_free(c->sink);
+    forget_all(c, &c->held);
+    forget_all(c, &c->parking);
+    forget_all(c, &c->sent);
+    for (size_t i = 0; i < c->store_count; i++)
+        store_free(c->stores[i].store);
+    free(c->stores);
+    if (c->wake_fd >= 0)
+        close(c->wake_fd);
+    free(c);
+}
+
+/* ---- Connections ---- */
+
+/* What was delivered comes again; of what is being parked, the copy goes on to its end alone. */
+static void lose_source(struct completions *c)
+{
+    struct message *m;
+    c->source_open = false;
+    forget_all(c, &c->held);
+    forget_all(c, &c->parking);
+    TAILQ_FOREACH(m, &c->sent, link)
+    m->facts.orphan = true;
+}
+
+static void source_is_down(struct completions *c, bool permanent)
+{
+    const char *why = source_error(c->source);
+    if (outage_begins(&c->source_outage, &c->random, why, permanent && !c->stopping))
+        c->failed = true;
+    source_close(c->source, 0);
+    lose_source(c);
+}
+
+/* What has no confirm is parked again: twice in the parking queue is better than not at all. */
+static void sink_is_down(struct completions *c, const char *why, bool permanent)
+{
+    if (outage_begins(&c->sink_outage, &c->random, why, permanent && !c->stopping))
+        c->failed = true;
+    sink_close(c->sink, 0);
+    c->sink_open = false;
+    while (!TAILQ_EMPTY(&c->sent)) {
+        struct message *m = TAILQ_FIRST(&c->sent);
+        if (m->facts.orphan) {
+            forget(c, &c->sent, m);
+            continue;
+        }
+        TAILQ_REMOVE(&c->sent, m, link);
+        TAILQ_INSERT_TAIL(&c->parking, m, link);
+    }
+}
+
+static void keep_sink(struct completions *c, int64_t now)
+{
+    bool permanent = false;
+    if (c->sink_open && !sink_is_up(c->sink))
+        sink_is_down(c, sink_error(c->sink), false);
+    if (c->sink_open || c->stopping || !outage_is_due(&c->sink_outage, now))
+        return;
+    c->sink_open = sink_open(c->sink, &permanent);
+    if (c->sink_open)
+        outage_ends(&c->sink_outage, sink_describe(c->sink));
+    else
+        sink_is_down(c, sink_error(c->sink), permanent);
+}
+
+/* It consumes only once it can park. */
+static bool may_consume(const struct completions *c)
+{
+    return !c->stopping && c->sink_open;
+}
+
+static void keep_source(struct completions *c, int64_t now)
+{
+    bool permanent = false;
+    if (c->source_open && !source_is_up(c->source))
+        source_is_down(c, false);
+    if (c->source_open || !may_consume(c) || !outage_is_due(&c->source_outage, now))
+        return;
+    c->source_open = source_open(c->source, &permanent);
+    if (c->source_open)
+        outage_ends(&c->source_outage, source_describe(c->source));
+    else
+        source_is_down(c, permanent);
+}
+
+/* Is the store there? Opens it if it is time to. */
+static bool reach_store(struct completions *c, struct report_store *s)
+{
+    bool permanent;
+    if (store_is_open(s->store))
+        return true;
+    if (c->stopping || !outage_is_due(&s->outage, clock_now()))
+        return false;
+    if (store_open(s->store, &permanent)) {
+        outage_ends(&s->outage, store_describe(s->store));
+        return true;
+    }
+    outage_begins(&s->outage, &c->random, store_error(s->store), false);
+    return false;
+}
+
+/* Held for too long: the broker would close the channel of a consumer that never acknowledges. */
+static void give_back(struct completions *c)
+{
+    LOG_WARNING("reports were held for too long, giving them back to the broker", "queue",
+                c->queues.from.queue, NULL);
+    source_close(c->source, CLOSE_PATIENCE_MS);
+    outage_put_off(&c->source_outage, &c->random);
+    lose_source(c);
+}
+
+/* ---- Applying ---- */
+
+static void park(struct completions *c, struct message *m, enum park_reason reason)
+{
+    m->copy = (struct copy){.target = TARGET_PARKING, .reason = reason, .report = true};
+    m->due = 0;
+    TAILQ_REMOVE(&c->held, m, link);
+    TAILQ_INSERT_TAIL(&c->parking, m, link);
+}
+
+static struct report_store *find_store(struct completions *c, struct span route)
+{
+    for (size_t i = 0; i < c->store_count; i++)
+        if (span_is(route, c->stores[i].route->name))
+            return &c->stores[i];
+    return NULL;
+}
+
+static void take_answer(struct completions *c, struct message *m, const struct report *report,
+                        struct report_store *s, enum report_answer answer)
+{
+    switch (answer) {
+    case REPORT_DONE:
+        c->completed += report->release ? 0 : 1;
+        c->released += report->release ? 1 : 0;
+        settle(c, &c->held, m);
+        break;
+    case REPORT_ALREADY: settle(c, &c->held, m); break;
+    case REPORT_NOT_FOUND: park(c, m, PARK_NOT_FOUND); break;
+    case REPORT_PENDING: park(c, m, PARK_PENDING); break;
+    case REPORT_FOREIGN: park(c, m, PARK_FOREIGN); break;
+    case REPORT_BUSY: m->due = clock_now() + RETRY_MS; break;
+    case REPORT_UNREACHABLE:
+        outage_begins(&s->outage, &c->random, store_error(s->store), false);
+        m->due = s->outage.next_try;
+        break;
+    }
+}
+
+static void apply(struct completions *c, struct message *m)
+{
+    struct report report;
+    enum park_reason bad = report_read(m, &report);
+    struct report_store *s = find_store(c, report.route);
+    if (bad == PARK_NONE && !s)
+        bad = PARK_UNKNOWN_ROUTE;
+    if (bad != PARK_NONE) {
+        park(c, m, bad);
+        return;
+    }
+    if (!reach_store(c, s)) {
+        m->due = s->outage.next_try;
+        return;
+    }
+    take_answer(c, m, &report, s,
+                report.release
+                    ? report_release(s->store, report.key, report.first_seen, false)
+                    : report_complete(s->store, report.key, report.first_seen, report.result));
+}
+
+/* True: there is more to do at once. */
+static bool apply_all(struct completions *c, int64_t now)
+{
+    struct message *m = TAILQ_FIRST(&c->held);
+    while (m) {
+        struct message *next = TAILQ_NEXT(m, link);
+        if (clock_now() - now > APPLY_MS)
+            return true;
+        if (m->due <= now)
+            apply(c, m);
+        m = next;
+    }
+    return false;
+}
+
+/* ---- Parking ---- */
+
+/* What cannot be parked is left to the broker's dead-lettering, or held, and so given back. */
+static void cannot_park(struct completions *c, struct message *m)
+{
+    bool rejectable = source_dead_letters(c->source);
+    LOG_WARNING("a report cannot be parked", "queue", c->queues.from.queue, "why",
+                park_reason_text(m->copy.reason), "then", rejectable ? "rejected" : "held", NULL);
+    if (!rejectable) {
+        m->due = INT64_MAX;
+        return;
+    }
+    source_reject(c->source, m);
+    forget(c, &c->parking, m);
+}
+
+static void publish(struct completions *c, int64_t now)
+{
+    struct message *m = TAILQ_FIRST(&c->parking);
+    while (m && c->sink_open && sink_room(c->sink) > 0) {
+        struct message *next = TAILQ_NEXT(m, link);
+        if (m->due <= now && sink_publish(c->sink, m) == SINK_PUBLISHED) {
+            TAILQ_REMOVE(&c->parking, m, link);
+            TAILQ_INSERT_TAIL(&c->sent, m, link);
+        } else if (m->due <= now) {
+            cannot_park(c, m);
+        }
+        m = next;
+    }
+}
+
+static void take_confirms(struct completions *c, int64_t now)
+{
+    struct message *m;
+    enum sink_answer answer;
+    bool returned = false;
+    while (c->sink_open && (m = sink_next(c->sink, &answer))) {
+        if (answer == SINK_CONFIRMED) {
+            c->parked++;
+            settle(c, &c->sent, m);
+        } else if (m->facts.orphan) {
+            forget(c, &c->sent, m);
+        } else {
+            m->due = now + RETRY_MS;
+            TAILQ_REMOVE(&c->sent, m, link);
+            TAILQ_INSERT_TAIL(&c->parking, m, link);
+        }
+        returned = returned || answer == SINK_RETURNED;
+    }
+    /* Opening again makes the queue again. */
+    if (returned)
+        sink_is_down(c, "the parking queue is gone", false);
+}
+
+/* ---- Stopping ---- */
+
+static void begin_to_stop(struct completions *c, int64_t now)
+{
+    c->stopping = true;
+    c->stop_by = now + STOP_PATIENCE_MS;
+    if (c->source_open)
+        source_cancel(c->source);
+}
+
+/* What is neither applied nor parked by now is delivered again to the next relay. */
+static void finish(struct completions *c)
+{
+    char counts[3][24];
+    const uint64_t numbers[3] = {c->completed, c->released, c->parked};
+    source_close(c->source, c->source_open ? CLOSE_PATIENCE_MS : 0);
+    sink_close(c->sink, c->sink_open ? CLOSE_PATIENCE_MS : 0);
+    for (size_t i = 0; i < c->store_count; i++)
+        store_close(c->stores[i].store);
+    for (size_t i = 0; i < 3; i++)
+        snprintf(counts[i], sizeof counts[i], "%llu", (unsigned long long)numbers[i]);
+    LOG_INFO("completions end", "completed", counts[0], "released", counts[1], "parked", counts[2],
+             NULL);
+    c->done = true;
+}
+
+bool completions_have_failed(const struct completions *c)
+{
+    return c->failed;
+}
+
+/* ---- The turn ---- */
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When the oldest of them will have been held for too long. */
+static int64_t give_back_at(const struct completions *c)
+{
+    const struct message_list *const lists[] = {&c->held, &c->parking, &c->sent};
+    int64_t first = INT64_MAX;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (!TAILQ_EMPTY(lists[i]) && !TAILQ_FIRST(lists[i])->facts.orphan)
+            first = earlier(first, TAILQ_FIRST(lists[i])->arrived + HOLD_LIMIT_MS);
+    return first;
+}
+
+/* When a report that waits is to be tried again. */
+static int64_t next_due(const struct completions *c)
+{
+    const struct message_list *const lists[] = {&c->held, &c->parking};
+    int64_t next = INT64_MAX;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const struct message *m;
+        TAILQ_FOREACH(m, lists[i], link)
+        next = m->due > 0 ? earlier(next, m->due) : next;
+    }
+    return next;
+}
+
+static int64_t sleep_ms(const struct completions *c)
+{
+    int64_t next = c->stopping ? c->stop_by : next_due(c);
+    if (c->source_open)
+        next = earlier(next, earlier(source_deadline(c->source), give_back_at(c)));
+    else if (may_consume(c))
+        next = earlier(next, c->source_outage.next_try);
+    if (c->sink_open)
+        next = earlier(next, sink_deadline(c->sink));
+    else if (!c->stopping)
+        next = earlier(next, c->sink_outage.next_try);
+    int64_t now = clock_now();
+    return next > now ? next - now : 0;
+}
+
+/* How long it may sleep. */
+static int64_t turn(struct completions *c)
+{
+    int64_t now = clock_now();
+    if (!c->stopping && atomic_load(&c->stop_asked))
+        begin_to_stop(c, now);
+    if (c->source_open)
+        source_read(c->source, c->bytes < BUFFER, now);
+    if (c->sink_open)
+        sink_read(c->sink, now);
+    keep_sink(c, now);
+    keep_source(c, now);
+    pull(c, now);
+    take_confirms(c, now);
+    bool more = !c->stopping && apply_all(c, now);
+    publish(c, now);
+    if (c->source_open && now >= give_back_at(c))
+        give_back(c);
+    if (c->source_open)
+        source_flush(c->source, clock_now());
+    if (c->sink_open)
+        sink_flush(c->sink, clock_now());
+    if (c->failed || (c->stopping && (TAILQ_EMPTY(&c->sent) || now >= c->stop_by)))
+        finish(c);
+    return more ? 0 : sleep_ms(c);
+}
+
+/* ---- The thread ---- */
+
+static void wait_for_io(struct completions *c, int64_t ms)
+{
+    struct pollfd fds[3] = {{.fd = c->wake_fd, .events = POLLIN}, {.fd = -1}, {.fd = -1}};
+    if (c->source_open) {
+        fds[1].fd = source_fd(c->source);
+        fds[1].events = source_events(c->source, c->bytes < BUFFER);
+    }
+    if (c->sink_open) {
+        fds[2].fd = sink_fd(c->sink);
+        fds[2].events = sink_events(c->sink);
+    }
+    (void)poll(fds, 3, ms > INT32_MAX ? INT32_MAX : (int)ms);
+    uint64_t asked;
+    ssize_t taken = read(c->wake_fd, &asked, sizeof asked); /* Else it would stay readable. */
+    (void)taken;
+}
+
+static void *run(void *arg)
+{
+    struct completions *c = arg;
+    for (;;) {
+        int64_t wait = turn(c);
+        if (c->done)
+            break;
+        wait_for_io(c, wait);
+    }
+    c->on_exit(c->context);
+    return NULL;
+}
+
+bool completions_start(struct completions *c, void (*on_exit)(void *), void *context)
+{
+    c->on_exit = on_exit;
+    c->context = context;
+    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return c->wake_fd >= 0 && pthread_create(&c->thread, NULL, run, c) == 0;
+}
+
+void completions_ask_to_stop(struct completions *c)
+{
+    uint64_t one = 1;
+    atomic_store(&c->stop_asked, true);
+    ssize_t written = write(c->wake_fd, &one, sizeof one);
+    (void)written;
+}
+
+void completions_join(struct completions *c)
+{
+    pthread_join(c->thread, NULL);
+}
