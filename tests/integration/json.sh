@@ -1,0 +1,118 @@
+#!/bin/bash
+# Canonical JSON against an oracle that is not ours: jq sorts, compacts and unescapes by itself.
+#
+# Documents are made by awk from a seed: the same value each time it is spelled, in other words. For
+# what jq can do (no number beyond 2^53, no exotic spelling of one), the key of body:json must be
+# the digest of what jq -cS prints; and what we take for JSON, jq must take, too.
+
+set -u
+# shellcheck source=tests/lib/rig.sh
+. "$(dirname "$0")/../lib/rig.sh"
+
+DOCUMENTS=250
+CONFIG=$RIG_DIR/relay.yaml
+
+cat >"$CONFIG" <<'EOF'
+broker: {urls: ["amqp://127.0.0.1"]}
+stores: [{name: none, url: "memory:"}]
+routes:
+  - {name: value, from: {queue: v.in}, to: {queue: v.work}, key: ["body:json"], window: 24h}
+  - {name: part, from: {queue: p.in}, to: {queue: p.work}, key: ["body:json:/a/1"], window: 24h}
+EOF
+
+# documents SEED COUNT : one a line.
+documents() {
+  awk -v seed="$1" -v count="$2" '
+    function pick(n) { return int(rand() * n) }
+    function blank() { return pick(4) ? "" : substr(" \t  ", 1 + pick(3), 1 + pick(2)) }
+    function text(  n, s, c) {
+      s = ""
+      for (n = pick(6); n > 0; n--) {
+        c = pick(6) ? substr("abzA09 -_.:/~", 1 + pick(13), 1) : pick(2) ? "é" : "€"
+        s = s (pick(5) ? c : pick(2) ? "\\u00" (pick(2) ? "e9" : "E9") : "\\n")
+      }
+      return "\"" s "\""
+    }
+    function number(  n) {
+      n = pick(2000000) - 1000000
+      if (pick(3) == 0) return n "." (1 + pick(9)) (pick(2) ? "0" : "")
+      return pick(3) ? n : n ".0"
+    }
+    function value(depth,  n, i, s, names) {
+      i = pick(depth > 0 ? 8 : 5)
+      if (i == 0) return text()
+      if (i == 1) return number()
+      if (i == 2) return "true"
+      if (i == 3) return pick(2) ? "false" : "null"
+      if (i == 4) return pick(2) ? "[]" : "{}"
+      n = 1 + pick(4)
+      s = ""
+      if (i == 5) {
+        while (n-- > 0) s = s (s ? "," : "") blank() value(depth - 1) blank()
+        return "[" s "]"
+      }
+      split("a bb c_1 A é", names, " ")
+      i = pick(5)
+      while (n-- > 0) {
+        s = s (s ? "," : "") blank() "\"" names[1 + (i++ % 5)] "\"" blank() ":" value(depth - 1)
+      }
+      return "{" s "}"
+    }
+    BEGIN { srand(seed); for (k = 0; k < count; k++) print blank() value(4) blank() }'
+}
+
+key_of() {
+  "$RIG_BUILD/onlyonce" key "$1" -c "$CONFIG" 2>/dev/null | cut -f1
+}
+
+digest() {
+  printf 'sha256:%s' "$(sha256sum | cut -d' ' -f1)"
+}
+
+agrees_with_jq() {
+  local document want bad=0 seen=0
+  while IFS= read -r document; do
+    want=$(jq -cS . <<<"$document" | tr -d '\n' | digest)
+    [ "$(printf '%s' "$document" | key_of value)" = "$want" ] || {
+      echo "they differ about: $document"
+      bad=$((bad + 1))
+    }
+    seen=$((seen + 1))
+  done < <(documents 7 "$DOCUMENTS")
+  [ "$bad" = 0 ] && [ "$seen" = "$DOCUMENTS" ]
+}
+
+# Cut and changed documents: what has a key is JSON for jq as well.
+takes_no_more_than_jq() {
+  local document broken key bad=0 taken=0 refused=0
+  while IFS= read -r document; do
+    broken=$(awk -v s="$document" -v r="$RANDOM" 'BEGIN {
+      n = length(s); at = 1 + r % n
+      c = substr("{}[],:\"\\0 ", 1 + r % 10, 1)
+      print substr(s, 1, at - 1) (r % 3 ? c : "") substr(s, at + 1)
+    }')
+    key=$(printf '%s' "$broken" | key_of value)
+    if [ -z "$key" ]; then
+      refused=$((refused + 1))
+    elif jq . <<<"$broken" >/dev/null 2>&1; then
+      taken=$((taken + 1))
+    else
+      echo "jq does not take: $broken"
+      bad=$((bad + 1))
+    fi
+  done < <(documents 8 "$DOCUMENTS")
+  echo "taken $taken, refused $refused"
+  [ "$bad" = 0 ] && [ "$taken" -gt 0 ] && [ "$refused" -gt 0 ]
+}
+
+same_part() {
+  local a b
+  a=$(printf '%s' '{"a":[0,{"y":[1,2.50],"x":"\u00e9"}]}' | key_of part)
+  b=$(printf '%s' '[{"x":"é","y":[1.0,25e-1]}]' | jq -c '{z:1,a:[7,.[0]]}' | key_of part)
+  [ -n "$a" ] && [ "$a" = "$b" ]
+}
+
+RANDOM=11
+rig_check "canonical JSON is what jq sorts and compacts" agrees_with_jq
+rig_check "what is JSON for us is JSON for jq" takes_no_more_than_jq
+rig_check "a part's digest is that of its value" same_part
