@@ -89,11 +89,33 @@ void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag)
         }
         b->sightings[b->sighting_count++] = (struct sighting){0};
     }
-    *judge_sighting(tag) = (struct sighting){
-        .serial = p->serial, .kind = p->kind, .key = p->key, .attempt = p->attempt, .at = sim->now};
+    *judge_sighting(tag) = (struct sighting){.serial = p->serial,
+                                             .kind = p->kind,
+                                             .key = p->key,
+                                             .attempt = p->attempt,
+                                             .at = sim->now,
+                                             .incarnation = r->incarnation};
     r->live++;
     trace("r%d: gets parcel %llu, k%d, kind %d, tag %llu%s", r->slot, (unsigned long long)p->serial,
           p->key, (int)p->kind, (unsigned long long)tag, p->redelivered ? ", redelivered" : "");
+}
+
+static bool comes_back(const struct sighting *s)
+{
+    return s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
+}
+
+/* A relay was told of a record: which of its messages may it take for duplicates from now on? */
+void judge_told(const struct relay_process *r, int key, const struct record *told)
+{
+    for (size_t i = 0; i < sim->book.sighting_count; i++) {
+        struct sighting *s = &sim->book.sightings[i];
+        if (s->incarnation != r->incarnation || s->key != key || s->acked)
+            continue;
+        bool decides = told->now.state == RECORD_COMPLETED || told->now.number > s->attempt;
+        if (comes_back(s) ? decides : s->kind == PARCEL_PLAIN || s->kind == PARCEL_TOO_LARGE)
+            s->may_be_duplicate = true;
+    }
 }
 
 /* ---- Publishing ---- */
@@ -124,9 +146,8 @@ static void judge_claimed_copy(struct relay_process *r, const struct message *m,
         fail("r%d publishes k%d again, unmarked, after an unknown confirm", r->slot, p->key);
     if (p->copy.attempt != m->claim.now.number || p->copy.first_seen != m->claim.now.first_seen)
         fail("r%d: the copy of k%d says other than its record", r->slot, p->key);
-    bool comes_back = s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
     if (p->copy.attempt > 1 && !p->copy.in_doubt &&
-        !(comes_back && s->attempt == p->copy.attempt - 1))
+        !(comes_back(s) && s->attempt == p->copy.attempt - 1))
         fail("r%d publishes attempt %u of k%d, which nobody asked for", r->slot, p->copy.attempt,
              p->key);
 }
@@ -165,20 +186,10 @@ static void judge_is_duplicate(struct relay_process *r, const struct sighting *s
              (unsigned long long)s->serial);
         return;
     }
-    const struct seen_record *seen = &r->seen[s->key];
-    const struct record_life *life = &seen->record.now;
-    if (seen->at < s->at) {
-        fail("r%d takes parcel %llu of k%d for a duplicate without a confirmed copy or a record",
-             r->slot, (unsigned long long)s->serial, s->key);
-        return;
-    }
-    bool comes_back = s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
-    if (comes_back && life->state != RECORD_COMPLETED && life->number <= s->attempt)
-        fail("r%d takes parcel %llu of k%d, which came back, for a duplicate", r->slot,
-             (unsigned long long)s->serial, s->key);
-    if (!comes_back && s->kind != PARCEL_PLAIN && s->kind != PARCEL_TOO_LARGE)
-        fail("r%d takes parcel %llu of k%d, of kind %d, for a duplicate", r->slot,
-             (unsigned long long)s->serial, s->key, (int)s->kind);
+    if (!s->may_be_duplicate)
+        fail("r%d takes parcel %llu of k%d, of kind %d, for a duplicate without a confirmed copy "
+             "or a record that says so",
+             r->slot, (unsigned long long)s->serial, s->key, (int)s->kind);
 }
 
 /* A duplicate goes out as the route says: at most once at a time, its reply last. */

@@ -260,8 +260,8 @@ static void judge_record(const struct write *w)
                      new->state == RECORD_COMPLETED &&new->number ==
                          old->number &&new->first_seen == old->first_seen;
     completes = completes || (is_own(w) && old->in_doubt && old->completed &&
-                              new->state == RECORD_COMPLETED && new->number == old->number &&
-                              new->first_seen == old->first_seen);
+                              new->state == RECORD_COMPLETED &&new->number ==
+                                  old->number &&new->first_seen == old->first_seen);
     if (completes && (!is_own(w) || old->in_doubt))
         return;
     if (!was_own(w)) {
@@ -342,7 +342,7 @@ void judge_answered(struct relay_process *r, int key, const struct store_op *op)
     if (op->answer == STORE_FENCED)
         return;
     if (op->answer != STORE_FOREIGN && is_recorded(told))
-        r->seen[key] = (struct seen_record){.at = sim->now, .record = *told};
+        judge_told(r, key, told);
     if (!is_recorded(&op->write))
         return;
     for (struct grant *g = sim->book.keys[key].grants; g; g = g->next) {
@@ -360,7 +360,7 @@ void judge_answered(struct relay_process *r, int key, const struct store_op *op)
 void judge_read(struct relay_process *r, int key, const struct record *read)
 {
     if (is_recorded(read))
-        r->seen[key] = (struct seen_record){.at = sim->now, .record = *read};
+        judge_told(r, key, read);
 }
 
 /* The next session does not have this claim: it is somebody else's, or gone. */

@@ -112,7 +112,7 @@ mutant 5 "somebody else's live claim means duplicate" claim \
 mutant 5b "a live claim is taken over" claim \
   's/if (met->session\[0\] && owner_lives && !old)/if (met->session[0] \&\& owner_lives \&\& old)/'
 mutant 5c "a takeover is not in doubt" claim \
-  's/met->now.first_seen, now);\n    next->now.in_doubt = true;/met->now.first_seen, now);\n    next->now.in_doubt = false;/'
+  's/next->now.in_doubt = true;\n    return out;/return out;/'
 mutant 6 "releasing a claim in doubt forgets the doubt" claim \
   's/if (mine->now.in_doubt) {/if (mine->now.in_doubt \&\& now < 0) {/'
 mutant 6b "a lost publishing connection leaves no doubt" relay \
@@ -128,7 +128,7 @@ mutant 7b "acknowledges before it records" flow \
 mutant 8 "recording drops the note of a completion" claim \
   's/mine->now.completed ? RECORD_COMPLETED : as;/as;/'
 mutant 8b "a takeover drops the note of a completion" claim \
-  's/if (met->now.completed) {/if (met->now.completed \&\& now < 0) {/'
+  's/if (met->now.completed)\n *return complete_noted/if (met->now.completed \&\& now < 0)\n        return complete_noted/'
 mutant 9 "a lost connection's held messages are kept" flow \
   's/\(\[PLACE_HELD\] = {[^}]*\[EVENT_SOURCE_LOST\] *= \)DROP/\1TO_HELD/'
 mutant 9b "a lost connection's copies in flight are forgotten" flow \
@@ -160,8 +160,6 @@ mutant dup "a duplicate is acknowledged before it is published" flow \
   's/facts->sends ? PLACE_CLAIMED : PLACE_SETTLE/PLACE_SETTLE/'
 mutant dup2 "a duplicate whose copy is refused is acknowledged" relay \
   's/case SINK_NACKED: nacked(r, m); break;/case SINK_NACKED: confirmed(r, m); break;/'
-mutant dup3 "duplicates take the room of what was claimed" relay \
-  's/publish_those(r, false);\n *publish_those(r, true);/publish_those(r, true);\n    publish_those(r, false);/'
 
 printf '%d caught, %d missed\n' "$caught" "$missed"
 [ "$missed" -eq 0 ]

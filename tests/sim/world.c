@@ -28,8 +28,6 @@ static void start(struct world *w, struct relay_process *r)
     r->wake_at = w->now;
     r->last_store_fault = fault;
     r->reads = true;
-    for (int key = 0; key < SIM_KEYS; key++)
-        r->seen[key].at = -1;
     struct relay_process *before = w->current;
     w->current = r;
     r->worker = worker_new(&w->config, &w->route, slot, &w->stats);

@@ -205,11 +205,6 @@ struct store_server {
 
 /* ---- relays ---- */
 
-struct seen_record {
-    int64_t at; /* world time; -1: never */
-    struct record record;
-};
-
 struct relay_process {
     int slot;
     struct worker *worker; /* NULL: not running */
@@ -228,8 +223,6 @@ struct relay_process {
     struct sink *sink;
     bool reads;  /* it takes what the source sends */
     size_t live; /* its messages */
-    struct seen_record
-        seen[SIM_KEYS]; /* the newest record that the store told it of, if recorded */
 };
 
 /* ---- the judge's book ---- */
@@ -290,6 +283,8 @@ struct sighting {
     bool confirmed;      /* a copy of its own was, */
     struct grant *grant; /* under this claim */
     bool acked;
+    uint32_t incarnation;  /* of the relay */
+    bool may_be_duplicate; /* since the relay was told of a record, after it arrived */
 };
 
 struct book {
@@ -355,6 +350,7 @@ void trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void judge_free(struct world *w);
 struct sighting *judge_sighting(uint64_t tag);
 void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag);
+void judge_told(const struct relay_process *r, int key, const struct record *told);
 void judge_publish(struct relay_process *r, const struct message *m, struct publish *p);
 void judge_stored(const struct publish *p); /* in a work queue */
 void judge_answer(struct relay_process *r, struct publish *p);
