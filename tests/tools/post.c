@@ -31,6 +31,7 @@ static const struct argp_option option_table[] = {
     {"queue", 'q', "NAME", 0, "Publish to this queue, instead of the two above", 0},
     {"message-id", 'm', "ID", 0, "Its message_id", 0},
     {"correlation-id", 'c', "ID", 0, "Its correlation_id", 0},
+    {"reply-to", 'R', "QUEUE", 0, "Its reply_to", 0},
     {"app-id", 'A', "ID", 0, "Its app_id", 0},
     {"type", 't', "TYPE", 0, "Its type", 0},
     {"header", 'h', "NAME=TEXT", 0, "A header of type text; may be repeated", 0},
@@ -53,6 +54,10 @@ static void set_property(struct options *o, int key, char *arg)
     case 'c':
         p->_flags |= AMQP_BASIC_CORRELATION_ID_FLAG;
         p->correlation_id = text;
+        break;
+    case 'R':
+        p->_flags |= AMQP_BASIC_REPLY_TO_FLAG;
+        p->reply_to = text;
         break;
     case 'A':
         p->_flags |= AMQP_BASIC_APP_ID_FLAG;
@@ -107,6 +112,7 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
         break;
     case 'm':
     case 'c':
+    case 'R':
     case 'A':
     case 't': set_property(o, key, arg); break;
     case 'h':

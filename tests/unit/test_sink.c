@@ -1,6 +1,7 @@
 /*
  * sink.h against a peer: which copy an answer is for. What a real broker answers is in test_amqp.c.
  */
+#include "amqp_build.h"
 #include "clock.h"
 #include "peer.h"
 #include "sink.h"
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 #include <string.h>
+#include <sys/socket.h>
 
 static struct message *new_message(const char *body)
 {
@@ -154,10 +156,119 @@ static void test_confirms_and_returns(void **state)
     (void)state;
 }
 
+/* ---- Where it goes ---- */
+
+/* Encodes the publish as it must stand on the wire, up to its bits. */
+static void build_publish(struct buffer *out, const char *exchange, const char *key, bool mandatory)
+{
+    buffer_add(out, "\0\x3c\0\x28\0\0", 6);
+    buffer_add_u8(out, (uint8_t)strlen(exchange));
+    buffer_add(out, exchange, strlen(exchange));
+    buffer_add_u8(out, (uint8_t)strlen(key));
+    buffer_add(out, key, strlen(key));
+    buffer_add_u8(out, mandatory);
+}
+
+static bool peer_hears(const struct peer *p, const struct buffer *want)
+{
+    uint8_t heard[16384];
+    size_t len = 0;
+    struct timeval patience = {.tv_sec = 2};
+    setsockopt(p->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    while (len < sizeof heard && !memmem(heard, len, want->data, want->len)) {
+        ssize_t n = recv(p->fd, heard + len, sizeof heard - len, 0);
+        if (n <= 0)
+            return false;
+        len += (size_t)n;
+    }
+    return true;
+}
+
+static void test_targets(void **state)
+{
+    static char exchange[] = "x", other_key[] = "other", duplicates[] = "dups";
+    static const struct {
+        const char *label;
+        enum target target;
+        bool to_exchange;
+        char *routing_key; /* of the exchange, or of the duplicates */
+        const char *reply_to;
+        const char *want_exchange, *want_key;
+        bool mandatory;
+    } table[] = {
+        {"the work queue", TARGET_WORK, false, NULL, NULL, "", "q", true},
+        {"an exchange, own key", TARGET_WORK, true, NULL, NULL, "x", "own", true},
+        {"an exchange", TARGET_WORK, true, other_key, NULL, "x", "other", true},
+        {"the parking queue", TARGET_PARKING, true, NULL, NULL, "", "q", true},
+        {"duplicates, own key", TARGET_DUPLICATES, false, NULL, NULL, "dups", "own", true},
+        {"duplicates", TARGET_DUPLICATES, true, other_key, NULL, "dups", "other", true},
+        {"a reply", TARGET_REPLY, true, other_key, "answers", "", "answers", true},
+        {"a direct reply", TARGET_REPLY, true, NULL, "amq.rabbitmq.reply-to.g1h", "",
+         "amq.rabbitmq.reply-to.g1h", false},
+        {"nearly a direct reply", TARGET_REPLY, true, NULL, "amq.rabbitmq.reply-to", "",
+         "amq.rabbitmq.reply-to", true},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct peer p;
+        struct buffer want = {0};
+        peer_open(&p);
+        struct sink *s = open_sink(&p);
+        struct message *m = build_message("in", "own", BYTES("\0\0"), BYTES("body"));
+        m->copy = (struct copy){
+            .target = table[i].target, .reason = PARK_LOOP, .first_seen = 1, .state = "forwarded"};
+        m->reply = xstrdup("{}");
+        if (table[i].reply_to)
+            m->reply_to = span_of(table[i].reply_to);
+        p.route.to.queue = table[i].to_exchange ? NULL : p.route.to.queue;
+        p.route.to.exchange = table[i].to_exchange ? exchange : NULL;
+        p.route.to.routing_key = table[i].routing_key;
+        p.route.duplicates.exchange = duplicates;
+        p.route.duplicates.routing_key = table[i].routing_key;
+        assert_int_equal(sink_publish(s, m), SINK_PUBLISHED);
+        sink_flush(s, clock_now());
+        build_publish(&want, table[i].want_exchange, table[i].want_key, table[i].mandatory);
+        if (!peer_hears(&p, &want))
+            fail_msg("%s: not published as it should be", table[i].label);
+        buffer_free(&want);
+        message_free(m);
+        sink_free(s);
+        peer_close(&p);
+    }
+    (void)state;
+}
+
+/* A reply that is returned is known by what was published of it: not the message's own body. */
+static void test_returned_reply(void **state)
+{
+    struct peer p;
+    struct buffer bytes = {0};
+    char answers[5];
+    peer_open(&p);
+    struct sink *s = open_sink(&p);
+    struct message *m = new_message("the question");
+    m->copy.target = TARGET_REPLY;
+    m->reply = xstrdup("{}");
+    m->reply_to = span_of("q");
+    assert_int_equal(sink_publish(s, m), SINK_PUBLISHED);
+    add_true_return(&bytes, m, "{}");
+    add_confirm(&bytes, 'a', 1);
+    peer_say_all(&p, &bytes);
+    hear(s, answers);
+    assert_string_equal(answers, "r...");
+    assert_true(sink_is_up(s));
+    buffer_free(&bytes);
+    message_free(m);
+    sink_free(s);
+    peer_close(&p);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_confirms_and_returns),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_returned_reply),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
