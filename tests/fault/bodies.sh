@@ -92,7 +92,7 @@ for ((round = 0; round < ROUNDS; round++)); do
   first=$((round * ROUND))
   rig_load --queue large.in --count $ROUND --first $first --body-size $SIZE --prefix large- >/dev/null
   rig_check "$ROUND bodies of 16 MiB, from $first on: all arrive" fault_arrived large $ROUND 120
-  rig_check "each once" rig_account --work large.work --in large.in --park large.in.parked \
+  rig_check "each once" rig_account --idle 1000 --work large.work --in large.in --park large.in.parked \
     --count $ROUND --first $first --prefix large- --max-parked 0 --max-marked 0
 done
 rig_check "the relay's memory stays below $MOST_MIB MiB ($(fault_peak relay))" \

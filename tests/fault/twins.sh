@@ -51,7 +51,7 @@ load many 300 other-
 rig_check "a worker gets copies while the first is unconfirmed: all arrives" fault_arrived one 300
 rig_check "four workers do: all arrives" fault_arrived many 300
 fault_tell far pass
-rig_check "four workers: each once, none in doubt" rig_account --work many.work \
+rig_check "four workers: each once, none in doubt" rig_account --idle 300 --work many.work \
   --in many.in --park many.in.parked --count 300 --prefix other- --max-parked 0 --max-marked 0
 rig_check "one worker: each once, none in doubt" fault_in_order far one 300 same- --max-marked 0
 
