@@ -1,6 +1,6 @@
 #!/bin/bash
-# Messages that cannot be copied are set aside, and those behind them pass (faults 23, 24, 25); large
-# bodies do not fill the memory (fault 29). Every other shape: tests/integration/metadata.sh.
+# Messages that cannot be copied are set aside, and those behind them pass (faults 23, 25); replies find
+# their way (fault 26); large bodies do not fill the memory (fault 29). Every other shape: tests/integration/metadata.sh.
 
 set -u
 # shellcheck source=tests/lib/fault.sh
@@ -85,6 +85,11 @@ rig_take odd.work >"$RIG_DIR/taken.json"
 rig_check "what is behind it arrived" jq -es 'any(.message_id == "behind-2")' "$RIG_DIR/taken.json"
 rig_rabbitctl -q eval 'application:set_env(rabbit, max_message_size, 134217728).' >/dev/null
 rig_rabbitctl -q close_all_connections "the old limit" >/dev/null
+
+# ---- 26: direct reply-to ----
+
+rig_check "a question by direct reply-to is answered" "$RIG_BUILD/tests/ask" --amqp "$RIG_AMQP_URL" \
+  --in odd.in --work odd.work
 
 # ---- 29: large bodies ----
 
