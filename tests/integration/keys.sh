@@ -31,6 +31,8 @@ configure() {
   route either '"txn = header:x-transaction-id"' | sed 's/\]$/, "msg = message_id"]/'
   route pair '"app_id + type + routing_key"'
   route strict message_id "on_missing_key: park"
+  route many message_id "workers: 3"
+  route brief message_id | sed 's/24h/2s/'
 }
 
 bodies() {
@@ -50,13 +52,15 @@ rig_redis_start --appendonly no
 rig_rabbit_start
 configure >"$CONFIG"
 rig_relay_start relay "$CONFIG"
-for name in id header body either pair strict; do
+for name in id header body either pair strict brief; do
   rig_relay_ready relay $name.in
 done
 
 rig_check "by message_id: 1500 of 2250 arrive" load id message-id 1
 rig_check "by a header: 1500 of 2250 arrive" load header header:x-transaction-id 2
 rig_check "by the body's digest: 1500 of 2250 arrive" load body body 3
+rig_wait_until "[ \"\$(rig_queue_consumers many.in)\" = 3 ]" 20
+rig_check "by three workers of one route: 1500 of 2250 arrive" load many message-id 4
 
 rig_post --queue id.in --message-id a --body 1
 rig_post --queue id.in --message-id a --body 2
@@ -125,6 +129,13 @@ rig_post --queue either.in --message-id equal --body 3
 rig_post --queue either.in --message-id fence3 --body fence
 rig_check "a route's keys are its own" bodies id 1 '["2"]'
 rig_check "a route's keys are its own, both ways" bodies either 2 '["1","fence"]'
+
+rig_post --queue brief.in --message-id b --body 1
+rig_post --queue brief.in --message-id b --body 2
+sleep 2.5
+rig_post --queue brief.in --message-id b --body 3
+rig_post --queue brief.in --message-id fence --body fence
+rig_check "after its window a key is new" bodies brief 3 '["1","3","fence"]'
 
 says_what_it_is() {
   rig_post --queue id.in --message-id "~ü x" &&
