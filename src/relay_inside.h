@@ -34,7 +34,6 @@ struct relay {
     int64_t next_due;          /* the earliest `due` in HELD, or earlier */
     int64_t next_look;         /* when to look for messages held for too long */
     int64_t next_refusal_line; /* when to log a refused copy again */
-    bool look_again;           /* there is more to look up during an alarm */
 
     /* The batch that is being asked about: message and operation at the same index. */
     struct message **batch;
@@ -69,6 +68,9 @@ void relay_cannot_write(struct relay *r, struct message *m, const char *why);
 /* How long to hold a message that was held `tries` times before: doubling, from `first` to `most`
  * ms. */
 int64_t relay_backoff(uint32_t tries, int64_t first, int64_t most);
+
+/* Makes room in `batch` and `ops`. */
+void relay_want_batch(struct relay *r, size_t size);
 
 void relay_claim(struct relay *r);
 void relay_record(struct relay *r);

@@ -20,7 +20,7 @@
 
 static const char *const waits_for_store = "the store is away";
 
-static void want_batch(struct relay *r, size_t size)
+void relay_want_batch(struct relay *r, size_t size)
 {
     if (size <= r->batch_size)
         return;
@@ -169,7 +169,7 @@ static size_t gather(struct relay *r, size_t room)
     size_t count = 0;
     int64_t now = store_now(r->store);
     struct message *m, *next;
-    want_batch(r, room);
+    relay_want_batch(r, room);
     for (m = TAILQ_FIRST(&r->places[PLACE_FRESH]); m && room > 0; m = next) {
         next = TAILQ_NEXT(m, link);
         if (goes_unclaimed(r, m)) {
@@ -384,7 +384,7 @@ static size_t gather_place(struct relay *r, enum place place,
 {
     size_t count = 0;
     struct message *m;
-    want_batch(r, r->counts[place] < BATCH_MOST ? r->counts[place] : BATCH_MOST);
+    relay_want_batch(r, r->counts[place] < BATCH_MOST ? r->counts[place] : BATCH_MOST);
     TAILQ_FOREACH(m, &r->places[place], link)
     {
         if (count == BATCH_MOST)
@@ -473,7 +473,7 @@ static size_t gather_claims(struct relay *r)
     size_t all = 0;
     for (size_t p = 0; p < PLACE_COUNT; p++)
         all += r->counts[p];
-    want_batch(r, all);
+    relay_want_batch(r, all);
     for (size_t p = 0; p < PLACE_COUNT; p++) {
         struct message *m;
         TAILQ_FOREACH(m, &r->places[p], link)
