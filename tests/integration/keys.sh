@@ -28,6 +28,8 @@ configure() {
   route id message_id
   route header '"header:x-transaction-id"'
   route body body
+  route json '"json:/transaction/id"'
+  route canonical '"body:json"'
   route either '"txn = header:x-transaction-id"' | sed 's/\]$/, "msg = message_id"]/'
   route pair '"app_id + type + routing_key"'
   route strict message_id "on_missing_key: park"
@@ -52,7 +54,7 @@ rig_redis_start --appendonly no
 rig_rabbit_start
 configure >"$CONFIG"
 rig_relay_start relay "$CONFIG"
-for name in id header body either pair strict brief; do
+for name in id header body json canonical either pair strict brief; do
   rig_relay_ready relay $name.in
 done
 
@@ -87,6 +89,22 @@ rig_post --queue body.in
 rig_post --queue body.in --body fence
 rig_check "bodies are told apart by their bytes alone, the empty one included" \
   bodies body 4 '["same","same.","","fence"]'
+
+rig_post --queue json.in --body '{"transaction": {"id": 7}, "try": 1}'
+rig_post --queue json.in --body '{"try": 2, "transaction": {"id": 7}}'
+rig_post --queue json.in --body '{"transaction": {"id": "7"}}'
+rig_post --queue json.in --body '{"transaction": {}}'
+rig_post --queue json.in --body '{"transaction": {"id": 7}'
+rig_post --queue json.in --body '{"transaction": {"id": "fence"}}'
+rig_check "by a JSON pointer; without it, and without JSON, there is no key" rig_takes json.work 4 \
+  'map(.headers | .["x-onlyonce-key"]) == ["7",null,null,"fence"]'
+
+rig_post --queue canonical.in --body '{"a": 1, "b": [1.0, "\u0041"]}'
+rig_post --queue canonical.in --body ' {"b":[1,"A"],"a":10e-1} '
+rig_post --queue canonical.in --body '{"a":1,"b":["A",1]}'
+rig_post --queue canonical.in --body '"fence"'
+rig_check "by the canonical form of a JSON body" bodies canonical 3 \
+  '["{\"a\": 1, \"b\": [1.0, \"\\u0041\"]}","{\"a\":1,\"b\":[\"A\",1]}","\"fence\""]'
 
 rig_post --queue either.in --header x-transaction-id=t --message-id m --body 1
 rig_post --queue either.in --header x-transaction-id=t --message-id n --body 2
