@@ -101,6 +101,26 @@ outage no-auth "redis config set requirepass x;
   "redis -a x --no-auth-warning config set requirepass ''"
 outage stopped "kill -STOP ${RIG_PIDS[redis]}" "kill -CONT ${RIG_PIDS[redis]}"
 
+# ---- 3: a store that is slow, and one that comes and goes ----
+
+start
+fault_tell proxy "delay 200"
+load slow-
+rig_check "a store that takes 400 ms for an answer: all arrives" rig_wait_depth store.work $COUNT 40
+fault_tell proxy pass
+rig_check "each once, none in doubt" fault_in_order relay store $COUNT slow- --max-marked 0
+
+start
+rig_load --queue store.in --count 3000 --rate 1500 --duplicates 30 --prefix comes- >/dev/null &
+loader=$!
+for _ in 1 2 3 4 5 6; do
+  sleep 0.3
+  fault_tell proxy cut
+done
+wait $loader || rig_fail "the load was taken"
+rig_check "a store that comes and goes, under load: all arrives" fault_arrived store 3000
+rig_check "each once, none in doubt" fault_in_order relay store 3000 comes- --max-marked 0
+
 # ---- 3: a foreign value under a key ----
 
 start
