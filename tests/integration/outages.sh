@@ -104,6 +104,7 @@ rig_check "the store is back: said" says 'connected route=pay link=store'
 rig_post --queue pay.in --message-id fence
 rig_check "what waited arrives, once, and unmarked" rig_takes pay.work 2 \
   'map(.message_id) == ["held","fence"] and all(.headers | has("x-onlyonce-unchecked") | not)'
+says 'connected route=aside link=store'
 rig_take aside.in.parked --count 1 --move-to aside.in >"$RIG_DIR/parked.json"
 rig_check "what was parked says why" jq -e '.message_id == "parked" and
   .headers["x-onlyonce-reason"] == "store_failure"' "$RIG_DIR/parked.json"
