@@ -7,3 +7,11 @@ pkg_check_modules(ONLYONCE_DEPENDENCIES REQUIRED IMPORTED_TARGET
 add_library(onlyonce_libraries INTERFACE)
 target_link_libraries(onlyonce_libraries INTERFACE
   PkgConfig::ONLYONCE_DEPENDENCIES Threads::Threads)
+
+# Since 0.12 <amqp.h> only includes <rabbitmq-c/amqp.h> and warns of its own name, even as a system
+# header; 0.11 knows no other name.
+if(ONLYONCE_DEPENDENCIES_librabbitmq_VERSION VERSION_GREATER_EQUAL 0.12)
+  target_compile_options(onlyonce_libraries INTERFACE
+    $<$<C_COMPILER_ID:GNU>:-Wno-cpp>
+    $<$<C_COMPILER_ID:Clang>:-Wno-\#warnings>)
+endif()

@@ -34,7 +34,6 @@ struct relay {
     int64_t next_due;          /* the earliest `due` in HELD, or earlier */
     int64_t next_look;         /* when to look for messages held for too long */
     int64_t next_refusal_line; /* when to log a refused copy again */
-    bool look_again;           /* there is more to look up during an alarm */
 
     /* The batch that is being asked about: message and operation at the same index. */
     struct message **batch;

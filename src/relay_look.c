@@ -7,7 +7,7 @@
  */
 #include "relay_inside.h"
 
-#define LOOKS_MOST 50 /* in a tick: each is a round trip */
+#define LOOKS_MOST 1000 /* in a tick */
 
 static bool is_of_interest(const struct message *m)
 {
@@ -15,44 +15,54 @@ static bool is_of_interest(const struct message *m)
            !m->is_duplicate && m->copy.reason == PARK_NONE;
 }
 
-/* False: the store failed. */
-static bool look(struct relay *r, struct message *m)
+/* To write nothing where nothing is: that changes nothing, and tells what is there. */
+static size_t gather(struct relay *r)
 {
-    struct record known;
-    int64_t ttl = 0;
-    bool foreign = false;
+    size_t count = 0;
+    size_t most = r->counts[PLACE_FRESH] < LOOKS_MOST ? r->counts[PLACE_FRESH] : LOOKS_MOST;
+    struct message *m;
+    relay_want_batch(r, most);
+    TAILQ_FOREACH(m, &r->places[PLACE_FRESH], link)
+    {
+        if (count == most)
+            break;
+        if (!is_of_interest(m))
+            continue;
+        r->batch[count] = m;
+        r->ops[count] = (struct store_op){.key = message_key(m)};
+        count++;
+    }
+    return count;
+}
+
+static void take_answer(struct relay *r, struct message *m, const struct store_op *op)
+{
+    if (op->answer == STORE_FENCED) {
+        r->wishes.session_lost = true;
+        return;
+    }
     m->looked = true;
-    if (!store_get(r->store, message_key(m), &known, &ttl, &foreign))
-        return false;
-    if (foreign || known.now.state == RECORD_NONE)
-        return true;
+    if (op->answer != STORE_MET)
+        return;
     struct claim_rules rules = relay_rules(r, m);
     struct decision d =
-        claim_decide(&m->delivery, &known, true, r->session->id, 0, store_now(r->store), &rules);
+        claim_decide(&m->delivery, &op->met, true, r->session->id, 0, store_now(r->store), &rules);
     if (d.verdict == VERDICT_DUPLICATE)
-        relay_duplicate(r, m, &known, d.conflict);
-    return true;
+        relay_duplicate(r, m, &op->met, d.conflict);
 }
 
 void relay_look(struct relay *r)
 {
-    r->look_again = false;
-    if (!r->session->open || r->wishes.store_failed || r->wishes.session_lost ||
-        !sink_blocked(r->sink, NULL))
+    if (r->counts[PLACE_FRESH] == 0 || !r->session->open || r->wishes.store_failed ||
+        r->wishes.session_lost || !sink_blocked(r->sink, NULL))
         return;
-    int looks = 0;
-    struct message *m, *next;
-    for (m = TAILQ_FIRST(&r->places[PLACE_FRESH]); m; m = next) {
-        next = TAILQ_NEXT(m, link);
-        if (!is_of_interest(m))
-            continue;
-        if (looks++ == LOOKS_MOST) {
-            r->look_again = true;
-            return;
-        }
-        if (!look(r, m)) {
-            r->wishes.store_failed = true;
-            return;
-        }
+    size_t count = gather(r);
+    if (count == 0)
+        return;
+    if (!store_apply(r->store, r->session->id, r->ops, count)) {
+        r->wishes.store_failed = true;
+        return;
     }
+    for (size_t i = 0; i < count; i++)
+        take_answer(r, r->batch[i], &r->ops[i]);
 }

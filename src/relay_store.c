@@ -527,11 +527,23 @@ static size_t gather_claims(struct relay *r)
     return count;
 }
 
-static void told_of_move(struct relay *r, struct message *m, bool moved)
+/* Is this the message's claim, in one of the sessions before? A completion that was noted on it
+ * keeps it from being moved, but it is ours to record or release all the same. */
+static bool is_former_claim(const struct session *before, const struct message *m,
+                            const struct record *met)
+{
+    bool former = false;
+    for (size_t i = 0; i < before->former_count; i++)
+        former = former || strcmp(before->former[i], met->session) == 0;
+    return former && met->now.state == RECORD_PENDING && met->claim == m->claim.claim;
+}
+
+static void told_of_move(struct relay *r, struct message *m, const struct store_move *move,
+                         const struct session *before)
 {
     bool published =
         m->place == PLACE_SENT || m->place == PLACE_CONFIRMED || m->place == PLACE_UNWIND;
-    if (moved) {
+    if (move->moved) {
         memcpy(m->claim.session, r->session->id, sizeof m->claim.session);
         if (m->place == PLACE_HELD && m->waits_since)
             return; /* It goes on waiting. */
@@ -544,6 +556,8 @@ static void told_of_move(struct relay *r, struct message *m, bool moved)
      * or release will find what it finds. */
     if (!published)
         relay_unclaim(r, m, NULL);
+    else if (is_former_claim(before, m, &move->met))
+        m->claim = move->met;
     relay_move(r, m, EVENT_NOT_MOVED);
 }
 
@@ -557,9 +571,10 @@ bool relay_open_session(struct relay *r)
         struct claim_rules rules = relay_rules(r, r->batch[i]);
         moves[i].ttl = claim_pending_ttl(&rules);
     }
+    struct session before = *r->session;
     bool ok = session_open(r->session, r->store, moves, count);
     for (size_t i = 0; ok && i < count; i++)
-        told_of_move(r, r->batch[i], moves[i].moved);
+        told_of_move(r, r->batch[i], &moves[i], &before);
     free(moves);
     return ok;
 }

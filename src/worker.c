@@ -41,6 +41,7 @@ struct worker {
     bool blocked_said;
     uint64_t random;
     int64_t next_dangers;
+    char *dangers; /* of the store, as they were last found; NULL: never looked for */
 
     bool stopping;
     int64_t stop_by;
@@ -82,6 +83,7 @@ void worker_free(struct worker *w)
     source_free(w->source);
     sink_free(w->sink);
     store_free(w->store);
+    free(w->dangers);
     if (w->wake_fd >= 0)
         close(w->wake_fd);
     free(w);
@@ -116,6 +118,17 @@ static void lose_store(struct worker *w, bool permanent)
     session_close(&w->session);
 }
 
+/* Whether `text`, of whole lines, has this one. */
+static bool has_line(const char *text, const char *line)
+{
+    size_t len = strlen(line);
+    for (const char *at = text; at && (at = strstr(at, line)); at++)
+        if ((at == text || at[-1] == '\n') && at[len] == '\n')
+            return true;
+    return false;
+}
+
+/* Each danger is said when it is found, and again only after it was gone. */
 static void say_dangers(struct worker *w, int64_t now)
 {
     if (w->index != 0 || !store_is_open(w->store) || now < w->next_dangers)
@@ -128,12 +141,15 @@ static void say_dangers(struct worker *w, int64_t now)
         return;
     }
     buffer_add_u8(&lines, '\0');
+    char *found = xstrdup((const char *)lines.data);
     char *rest = (char *)lines.data;
     for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
-        if (*line)
+        if (*line && !has_line(w->dangers, line))
             LOG_WARNING("uniqueness is endangered", "route", w->route->name, "store",
                         w->route->store, "why", line, NULL);
     buffer_free(&lines);
+    free(w->dangers);
+    w->dangers = found;
 }
 
 static void keep_store(struct worker *w, int64_t now)

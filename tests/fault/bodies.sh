@@ -1,6 +1,6 @@
 #!/bin/bash
-# Messages that cannot be copied are set aside, and those behind them pass (faults 23, 24, 25); large
-# bodies do not fill the memory (fault 29). Every other shape: tests/integration/metadata.sh.
+# Messages that cannot be copied are set aside, and those behind them pass (faults 23, 25); replies find
+# their way (fault 26); large bodies do not fill the memory (fault 29). Every other shape: tests/integration/metadata.sh.
 
 set -u
 # shellcheck source=tests/lib/fault.sh
@@ -86,13 +86,18 @@ rig_check "what is behind it arrived" jq -es 'any(.message_id == "behind-2")' "$
 rig_rabbitctl -q eval 'application:set_env(rabbit, max_message_size, 134217728).' >/dev/null
 rig_rabbitctl -q close_all_connections "the old limit" >/dev/null
 
+# ---- 26: direct reply-to ----
+
+rig_check "a question by direct reply-to is answered" "$RIG_BUILD/tests/ask" --amqp "$RIG_AMQP_URL" \
+  --in odd.in --work odd.work
+
 # ---- 29: large bodies ----
 
 for ((round = 0; round < ROUNDS; round++)); do
   first=$((round * ROUND))
   rig_load --queue large.in --count $ROUND --first $first --body-size $SIZE --prefix large- >/dev/null
   rig_check "$ROUND bodies of 16 MiB, from $first on: all arrive" fault_arrived large $ROUND 120
-  rig_check "each once" rig_account --work large.work --in large.in --park large.in.parked \
+  rig_check "each once" rig_account --idle 1000 --work large.work --in large.in --park large.in.parked \
     --count $ROUND --first $first --prefix large- --max-parked 0 --max-marked 0
 done
 rig_check "the relay's memory stays below $MOST_MIB MiB ($(fault_peak relay))" \

@@ -92,8 +92,8 @@ fault_tell store pass
 rig_check "the store is there: all arrives" fault_arrived burn $COUNT
 rig_check "what was given back, too" fault_arrived limit $COUNT
 for name in burn limit; do
-  rig_check "$name: each once, none in doubt" rig_account --work $name.work --in $name.in \
-    --park $name.in.parked --count $COUNT --prefix store- --max-parked 0 --max-marked 0 --idle 500
+  rig_check "$name: each once, none in doubt" rig_account --idle 300 --work $name.work --in $name.in \
+    --park $name.in.parked --count $COUNT --prefix store- --max-parked 0 --max-marked 0 --idle 300
 done
 
 # A broker that comes and goes while the store is away: nothing is taken in between.
@@ -113,8 +113,8 @@ rig_check "the broker goes thrice while the store is away: its messages came onc
 fault_tell store cut
 fault_tell store pass
 rig_check "both are there: all arrives" fault_arrived burn $COUNT
-rig_check "each once, none in doubt" rig_account --work burn.work --in burn.in \
-  --park burn.in.parked --count $COUNT --prefix goes- --max-parked 0 --max-marked 0 --idle 500
+rig_check "each once, none in doubt" rig_account --idle 300 --work burn.work --in burn.in \
+  --park burn.in.parked --count $COUNT --prefix goes- --max-parked 0 --max-marked 0 --idle 300
 
 # The work queue is full all the time.
 consumers_are full 1 60

@@ -91,8 +91,8 @@ rig_load --exchange part --routing-key bad --count 200 --prefix bad- >/dev/null
 wait $loader
 rig_check "of messages in flight, those that can be routed arrive" rig_wait_depth part.work 200 30
 rig_check "and the others are parked" rig_wait_depth part.in.parked 200 30
-rig_check "each once" rig_account --work part.work --count 200 --prefix good- --max-marked 0
-rig_check "and none of them was taken for another" rig_account --work part.in.parked --count 200 \
+rig_check "each once" rig_account --idle 300 --work part.work --count 200 --prefix good- --max-marked 0
+rig_check "and none of them was taken for another" rig_account --idle 300 --work part.in.parked --count 200 \
   --prefix bad- --max-marked 0
 
 # ---- 5: CC and BCC ----
@@ -128,7 +128,7 @@ rig_check "that one is gone: all is forwarded" rig_wait_until "fault_is_done fan
 # ---- all together ----
 
 rig_check "SIGTERM ends it" rig_relay_stop relay
-rig_check "to the deleted queue: each once, none in doubt" rig_account --work gone.work --in gone.in \
+rig_check "to the deleted queue: each once, none in doubt" rig_account --idle 300 --work gone.work --in gone.in \
   --park gone.in.parked --count 300 --prefix gone- --max-parked 0 --max-marked 0
-rig_check "to two queues: the other one has what it has twice marked" rig_account --work fan.work \
+rig_check "to two queues: the other one has what it has twice marked" rig_account --idle 300 --work fan.work \
   --in fan.in --park fan.in.parked --count 100 --prefix fan- --max-parked 0

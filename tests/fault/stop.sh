@@ -7,7 +7,7 @@ set -u
 . "$(dirname "$0")/../lib/fault.sh"
 
 STOPS=20
-COUNT=12000
+COUNT=8000
 
 # The numbers in the log's last "route ends".
 ended() {

@@ -35,7 +35,7 @@ fault_tell store cut
 wait $left $right || rig_fail "the load was taken"
 rig_check "eight workers: one route's messages arrive" fault_arrived left $COUNT 90
 rig_check "the other's, too" fault_arrived right $COUNT 90
-rig_check "one route: none is missing, none twice and unmarked" rig_account --work left.work \
+rig_check "one route: none is missing, none twice and unmarked" rig_account --idle 300 --work left.work \
   --in left.in --park left.in.parked --count $COUNT --prefix left- --max-parked 0
 rig_check "the other, and the end" fault_in_order relay right $COUNT right-
 rig_check "nothing was reported" [ "$(fault_said relay 'ThreadSanitizer')" = 0 ]

@@ -39,6 +39,7 @@ fault_proxy far "$RABBITMQ_NODE_PORT"
 fault_proxy near "$RABBITMQ_NODE_PORT"
 configure far >"$CONFIG"
 configure near >"$RIG_DIR/near.yaml"
+FAULT_HEARTBEAT=1s configure near >"$RIG_DIR/short.yaml"
 
 # ---- 7: the same worker, and another one, 300 ms away from the broker ----
 
@@ -51,7 +52,7 @@ load many 300 other-
 rig_check "a worker gets copies while the first is unconfirmed: all arrives" fault_arrived one 300
 rig_check "four workers do: all arrives" fault_arrived many 300
 fault_tell far pass
-rig_check "four workers: each once, none in doubt" rig_account --work many.work \
+rig_check "four workers: each once, none in doubt" rig_account --idle 300 --work many.work \
   --in many.in --park many.in.parked --count 300 --prefix other- --max-parked 0 --max-marked 0
 rig_check "one worker: each once, none in doubt" fault_in_order far one 300 same- --max-marked 0
 
@@ -142,3 +143,21 @@ rig_check "two relays stand still in turn, under load: all arrives" fault_arrive
 rig_check "and is acknowledged" rig_wait_until "in_total 0" 15
 rig_check "one of the two ends" rig_relay_stop near
 rig_check "none is missing, and none twice and unmarked" fault_in_order far one 4000 both-
+
+# With a heartbeat of a second, the broker gives up both of its connections meanwhile.
+rig_relay_start short "$RIG_DIR/short.yaml"
+rig_relay_ready short one.in
+rig_relay_start far "$CONFIG"
+consumers_are 2
+rig_load --queue one.in --count 3000 --rate 800 --duplicates 30 --prefix short- >/dev/null &
+loader=$!
+sleep 0.5
+rig_relay_signal short STOP
+sleep 5
+rig_relay_signal short CONT
+wait $loader
+rig_check "a relay stands still until the broker gives it up, too: all arrives" \
+  fault_arrived one 3000 60
+rig_check "and is acknowledged" rig_wait_until "in_total 0" 15
+rig_check "it ends" rig_relay_stop short
+rig_check "none is missing, and none twice and unmarked" fault_in_order far one 3000 short-

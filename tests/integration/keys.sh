@@ -28,9 +28,13 @@ configure() {
   route id message_id
   route header '"header:x-transaction-id"'
   route body body
+  route json '"json:/transaction/id"'
+  route canonical '"body:json"'
   route either '"txn = header:x-transaction-id"' | sed 's/\]$/, "msg = message_id"]/'
   route pair '"app_id + type + routing_key"'
   route strict message_id "on_missing_key: park"
+  route many message_id "workers: 3"
+  route brief message_id | sed 's/24h/2s/'
 }
 
 bodies() {
@@ -50,13 +54,15 @@ rig_redis_start --appendonly no
 rig_rabbit_start
 configure >"$CONFIG"
 rig_relay_start relay "$CONFIG"
-for name in id header body either pair strict; do
+for name in id header body json canonical either pair strict brief; do
   rig_relay_ready relay $name.in
 done
 
 rig_check "by message_id: 1500 of 2250 arrive" load id message-id 1
 rig_check "by a header: 1500 of 2250 arrive" load header header:x-transaction-id 2
 rig_check "by the body's digest: 1500 of 2250 arrive" load body body 3
+rig_wait_until "[ \"\$(rig_queue_consumers many.in)\" = 3 ]" 20
+rig_check "by three workers of one route: 1500 of 2250 arrive" load many message-id 4
 
 rig_post --queue id.in --message-id a --body 1
 rig_post --queue id.in --message-id a --body 2
@@ -83,6 +89,22 @@ rig_post --queue body.in
 rig_post --queue body.in --body fence
 rig_check "bodies are told apart by their bytes alone, the empty one included" \
   bodies body 4 '["same","same.","","fence"]'
+
+rig_post --queue json.in --body '{"transaction": {"id": 7}, "try": 1}'
+rig_post --queue json.in --body '{"try": 2, "transaction": {"id": 7}}'
+rig_post --queue json.in --body '{"transaction": {"id": "7"}}'
+rig_post --queue json.in --body '{"transaction": {}}'
+rig_post --queue json.in --body '{"transaction": {"id": 7}'
+rig_post --queue json.in --body '{"transaction": {"id": "fence"}}'
+rig_check "by a JSON pointer; without it, and without JSON, there is no key" rig_takes json.work 4 \
+  'map(.headers | .["x-onlyonce-key"]) == ["7",null,null,"fence"]'
+
+rig_post --queue canonical.in --body '{"a": 1, "b": [1.0, "\u0041"]}'
+rig_post --queue canonical.in --body ' {"b":[1,"A"],"a":10e-1} '
+rig_post --queue canonical.in --body '{"a":1,"b":["A",1]}'
+rig_post --queue canonical.in --body '"fence"'
+rig_check "by the canonical form of a JSON body" bodies canonical 3 \
+  '["{\"a\": 1, \"b\": [1.0, \"\\u0041\"]}","{\"a\":1,\"b\":[\"A\",1]}","\"fence\""]'
 
 rig_post --queue either.in --header x-transaction-id=t --message-id m --body 1
 rig_post --queue either.in --header x-transaction-id=t --message-id n --body 2
@@ -125,6 +147,13 @@ rig_post --queue either.in --message-id equal --body 3
 rig_post --queue either.in --message-id fence3 --body fence
 rig_check "a route's keys are its own" bodies id 1 '["2"]'
 rig_check "a route's keys are its own, both ways" bodies either 2 '["1","fence"]'
+
+rig_post --queue brief.in --message-id b --body 1
+rig_post --queue brief.in --message-id b --body 2
+sleep 2.5
+rig_post --queue brief.in --message-id b --body 3
+rig_post --queue brief.in --message-id fence --body fence
+rig_check "after its window a key is new" bodies brief 3 '["1","3","fence"]'
 
 says_what_it_is() {
   rig_post --queue id.in --message-id "~ü x" &&

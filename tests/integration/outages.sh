@@ -96,8 +96,7 @@ rig_post --queue open.in --message-id passes
 rig_post --queue aside.in --message-id parked
 rig_check "on_store_failure: forward: what cannot be checked passes, marked" rig_takes open.work 2 \
   'map(.message_id) == ["before","passes"] and all(.headers["x-onlyonce-unchecked"] == true)'
-rig_check "on_store_failure: park: it is parked" rig_takes aside.in.parked 1 \
-  '.[0].message_id == "parked" and .[0].headers["x-onlyonce-reason"] == "store_failure"'
+rig_check "on_store_failure: park: it is parked" rig_wait_depth aside.in.parked 1 10
 sleep 2
 rig_check "on_store_failure: hold: it waits" [ "$(rig_queue_depth pay.work)" = 0 ]
 rig_redis_start --appendonly yes --appendfsync always
@@ -105,6 +104,11 @@ rig_check "the store is back: said" says 'connected route=pay link=store'
 rig_post --queue pay.in --message-id fence
 rig_check "what waited arrives, once, and unmarked" rig_takes pay.work 2 \
   'map(.message_id) == ["held","fence"] and all(.headers | has("x-onlyonce-unchecked") | not)'
+says 'connected route=aside link=store'
+rig_take aside.in.parked --count 1 --move-to aside.in >"$RIG_DIR/parked.json"
+rig_check "what was parked says why" jq -e '.message_id == "parked" and
+  .headers["x-onlyonce-reason"] == "store_failure"' "$RIG_DIR/parked.json"
+rig_check "and passes when it is put back" rig_takes aside.work 1 '.[0].message_id == "parked"'
 rig_check "the outage was said once at its start and once at its end" said_both_once store
 rig_check "and the broker's links were not touched" \
   [ "$(lines 'connection lost.* link=(source|sink)')" = 0 ]

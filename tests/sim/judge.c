@@ -440,8 +440,7 @@ void judge_turn(struct relay_process *r, int64_t sleep)
 
 /* In the end nobody is at any key, so a pending record is one that somebody forgot; but for these,
  * which the next message of the key deals with: left in doubt by a message that was parked as
- * unroutable or is a duplicate elsewhere; completed while its session changed; left by a process
- * that is gone. */
+ * unroutable or is a duplicate elsewhere; left by a process that is gone. */
 static bool may_stay_pending(const struct world *w, const struct record *r)
 {
     bool lives = false;
@@ -449,7 +448,7 @@ static bool may_stay_pending(const struct world *w, const struct record *r)
         lives = lives || w->relays[i].incarnation == server_incarnation(r->session);
     bool left = !r->session[0] && r->now.in_doubt;
     bool gone = r->session[0] && !lives;
-    return left || r->now.completed || gone;
+    return left || gone;
 }
 
 static void judge_key_end(struct world *w, int key)

@@ -356,13 +356,6 @@ void judge_answered(struct relay_process *r, int key, const struct store_op *op)
     }
 }
 
-/* It read a record, which it may rest on as on one that it met. */
-void judge_read(struct relay_process *r, int key, const struct record *read)
-{
-    if (is_recorded(read))
-        judge_told(r, key, read);
-}
-
 /* The next session does not have this claim: it is somebody else's, or gone. */
 void judge_not_moved(struct relay_process *r, int key, const struct record *mine)
 {

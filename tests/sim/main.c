@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -89,8 +90,10 @@ static void start_job(struct job *j, const struct options *o)
         perror("fork");
         exit(1);
     }
-    if (pid == 0)
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* No job outlives the command. */
         run_job(j, o);
+    }
     j->pid = pid; /* By the parent alone: the job shares it. */
 }
 

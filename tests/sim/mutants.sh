@@ -88,10 +88,10 @@ mutant() {
 build_all || exit 1
 report rule break seed "what the simulation said"
 
-if [ -n "$("$CC" "$DIR"/sim/*.o "$DIR/whole.a" "${LIBRARIES[@]}" -o "$DIR/sim-whole" &&
-  "$DIR/sim-whole" --seeds 1000 | grep -E '^seed [0-9]+ failed')" ]; then
-  miss none "nothing is broken" "fails without a break"
-fi
+# Without a break nothing may fail, else what follows proves nothing.
+"$CC" "$DIR"/sim/*.o "$DIR/whole.a" "${LIBRARIES[@]}" -o "$DIR/sim-whole" || exit 1
+whole=$("$DIR/sim-whole" --seeds 1000 | grep -E '^seed [0-9]+ failed' | head -n 1)
+[ -z "$whole" ] || miss none "nothing is broken" "$whole"
 
 mutant 1 "a claim does not look at what it met" relay_store \
   's/case STORE_MET: keep(r, met++, i); break;/case STORE_MET: claimed(r, m, \&op->write); break;/'

@@ -140,6 +140,8 @@ static void apply_op(struct store_server *s, struct call *c, struct store_op *op
         op->met = there;
         return;
     }
+    if (there.now.state == RECORD_NONE && op->write.now.state == RECORD_NONE)
+        return; /* Nothing for nothing: a read. */
     bool owner_lived = there.session[0] && server_lives(s, there.session);
     server_write(s, key, &op->write, op->ttl);
     if (c->session[0])

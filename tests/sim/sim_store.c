@@ -224,17 +224,9 @@ bool store_apply(struct store *s, const char *session, struct store_op *ops, siz
 
 bool store_get(struct store *s, struct span key, struct record *out, int64_t *ttl, bool *foreign)
 {
-    int at = key_index(key);
-    if (!s->open || s->owner->dead || !world_pause(s->owner) || choose_fate(s) != FATE_ANSWERED) {
-        s->open = false;
-        s->owner->last_store_fault = sim->now;
-        return false;
-    }
     *ttl = 1;
-    *foreign = !server_read(&sim->store, at, out);
-    if (!*foreign)
-        judge_read(s->owner, at, out);
-    return world_pause(s->owner);
+    *foreign = !server_read(&sim->store, key_index(key), out);
+    return s->open;
 }
 
 bool store_get_result(struct store *s, struct span key, struct buffer *out)

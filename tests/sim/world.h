@@ -366,7 +366,6 @@ void judge_write(uint32_t incarnation, const char *session, int key, const struc
                  const struct record *new, int64_t ttl, bool owner_lived);
 void judge_moved(uint32_t incarnation, int key, const struct record *moved, int64_t ttl);
 void judge_answered(struct relay_process *r, int key, const struct store_op *op);
-void judge_read(struct relay_process *r, int key, const struct record *read);
 void judge_not_moved(struct relay_process *r, int key, const struct record *mine);
 struct grant *judge_grant(uint32_t incarnation, int key, uint64_t claim);
 uint32_t server_incarnation(const char *session); /* of the relay that opened it */

@@ -173,6 +173,13 @@ static void take(struct account *a, enum where where, const amqp_message_t *mess
     }
 }
 
+static bool is_empty(amqp_connection_state_t c, const char *queue)
+{
+    amqp_queue_declare_ok_t *ok = amqp_queue_declare(c, CLIENT_CHANNEL, amqp_cstring_bytes(queue),
+                                                     1, 0, 0, 0, amqp_empty_table);
+    return ok == NULL || ok->message_count == 0;
+}
+
 /* Takes everything out of a queue. */
 static bool drain(struct account *a, enum where where, const char *queue)
 {
@@ -189,6 +196,8 @@ static bool drain(struct account *a, enum where where, const char *queue)
         struct timeval idle = {a->o->idle / 1000, a->o->idle % 1000 * 1000};
         amqp_maybe_release_buffers(c);
         amqp_rpc_reply_t reply = amqp_consume_message(c, &envelope, &idle, 0);
+        if (reply.library_error == AMQP_STATUS_TIMEOUT && !is_empty(c, queue))
+            continue; /* The broker is slow. */
         if (reply.reply_type != AMQP_RESPONSE_NORMAL) {
             ok = reply.library_error == AMQP_STATUS_TIMEOUT;
             if (!ok)

@@ -1,34 +1,29 @@
 /*
- * ask - publishes a message whose answer comes by direct reply-to, and prints the answer's
- * correlation_id, content_type and body, each on a line.
+ * ask - asks a question by direct reply-to, answers it as a worker would, and waits for the answer.
  *
- *   ask --amqp URL --queue NAME --message-id ID --correlation-id ID [--wait MS]
- *
- * It exits with 0 if an answer came in time, with 3 if none did.
+ * The question goes into the inbound queue, its copy comes out of the work queue, and the answer
+ * goes to the address that the copy bears. It exits with 0 only if the answer arrives.
  */
 #include "client.h"
 
 #include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 
-#define ADDRESS "amq.rabbitmq.reply-to"
-#define NO_ANSWER 3
+#define PATIENCE 10 /* seconds for the copy, and for the answer */
 
 struct options {
     const char *amqp;
-    const char *queue;
-    const char *message_id;
-    const char *correlation_id;
-    long wait;
+    const char *in;
+    const char *work;
 };
 
 static const struct argp_option option_table[] = {
     {"amqp", 'a', "URL", 0, "The broker", 0},
-    {"queue", 'q', "NAME", 0, "Publish to this queue", 0},
-    {"message-id", 'm', "ID", 0, "Its message_id", 0},
-    {"correlation-id", 'c', "ID", 0, "Its correlation_id", 0},
-    {"wait", 'w', "MS", 0, "Wait so long for the answer (10000)", 0},
+    {"in", 'q', "QUEUE", 0, "The inbound queue", 0},
+    {"work", 'w', "QUEUE", 0, "The work queue", 0},
     {0},
 };
 
@@ -37,70 +32,97 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
     struct options *o = state->input;
     switch (key) {
     case 'a': o->amqp = arg; break;
-    case 'q': o->queue = arg; break;
-    case 'm': o->message_id = arg; break;
-    case 'c': o->correlation_id = arg; break;
-    case 'w': o->wait = client_number("wait", arg, 600000); break;
+    case 'q': o->in = arg; break;
+    case 'w': o->work = arg; break;
     case ARGP_KEY_END:
-        if (!o->amqp || !o->queue || !o->message_id || !o->correlation_id)
-            argp_error(state, "all but --wait are needed");
+        if (o->amqp == NULL || o->in == NULL || o->work == NULL)
+            argp_error(state, "--amqp, --in and --work are needed");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
     return 0;
 }
 
-static bool ask(amqp_connection_state_t c, const struct options *o)
+static bool publish(amqp_connection_state_t c, amqp_bytes_t queue, const char *reply_to,
+                    const char *body)
 {
-    amqp_basic_properties_t p = {
-        ._flags =
-            AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_CORRELATION_ID_FLAG | AMQP_BASIC_REPLY_TO_FLAG,
-        .message_id = amqp_cstring_bytes(o->message_id),
-        .correlation_id = amqp_cstring_bytes(o->correlation_id),
-        .reply_to = amqp_cstring_bytes(ADDRESS),
-    };
-    amqp_basic_consume(c, CLIENT_CHANNEL, amqp_cstring_bytes(ADDRESS), amqp_empty_bytes, 0, 1, 0,
-                       amqp_empty_table);
-    if (!client_succeeded(c, "basic.consume"))
-        return false;
-    int status = amqp_basic_publish(c, CLIENT_CHANNEL, amqp_empty_bytes,
-                                    amqp_cstring_bytes(o->queue), 0, 0, &p, amqp_empty_bytes);
+    amqp_basic_properties_t p = {._flags = AMQP_BASIC_MESSAGE_ID_FLAG,
+                                 .message_id = amqp_cstring_bytes("question")};
+    if (reply_to != NULL) {
+        p._flags |= AMQP_BASIC_REPLY_TO_FLAG;
+        p.reply_to = amqp_cstring_bytes(reply_to);
+    }
+    int status = amqp_basic_publish(c, CLIENT_CHANNEL, amqp_cstring_bytes(""), queue, 0, 0, &p,
+                                    amqp_cstring_bytes(body));
+    if (status != AMQP_STATUS_OK)
+        fprintf(stderr, "publishing: %s\n", amqp_error_string2(status));
     return status == AMQP_STATUS_OK;
 }
 
-static void print_line(amqp_bytes_t text)
+/* The asker's address lives as long as this consumer. */
+static bool ask(amqp_connection_state_t c, const struct options *o)
 {
-    printf("%.*s\n", (int)text.len, (const char *)text.bytes);
+    static const char pseudo_queue[] = "amq.rabbitmq.reply-to";
+    amqp_basic_consume(c, CLIENT_CHANNEL, amqp_cstring_bytes(pseudo_queue), amqp_empty_bytes, 0, 1,
+                       0, amqp_empty_table);
+    return client_succeeded(c, pseudo_queue) &&
+           publish(c, amqp_cstring_bytes(o->in), pseudo_queue, "question");
 }
 
-static int wait_for_answer(amqp_connection_state_t c, long ms)
+/* Takes the copy out of the work queue, and answers it. */
+static bool answer(amqp_connection_state_t c, const struct options *o)
 {
-    struct timeval patience = {ms / 1000, ms % 1000 * 1000};
+    amqp_rpc_reply_t reply;
+    for (int i = 0; i < PATIENCE * 50; i++) {
+        amqp_maybe_release_buffers(c);
+        reply = amqp_basic_get(c, CLIENT_CHANNEL, amqp_cstring_bytes(o->work), 1);
+        if (reply.reply_type != AMQP_RESPONSE_NORMAL || reply.reply.id == AMQP_BASIC_GET_OK_METHOD)
+            break;
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+    }
+    amqp_message_t copy;
+    if (!client_succeeded(c, o->work) || reply.reply.id != AMQP_BASIC_GET_OK_METHOD ||
+        amqp_read_message(c, CLIENT_CHANNEL, &copy, 0).reply_type != AMQP_RESPONSE_NORMAL) {
+        fprintf(stderr, "%s: no copy came\n", o->work);
+        return false;
+    }
+    bool ok = (copy.properties._flags & AMQP_BASIC_REPLY_TO_FLAG) != 0;
+    if (ok)
+        ok = publish(c, copy.properties.reply_to, NULL, "answer");
+    else
+        fprintf(stderr, "the copy has no reply_to\n");
+    amqp_destroy_message(&copy);
+    return ok;
+}
+
+static bool is_answered(amqp_connection_state_t c)
+{
+    struct timeval patience = {PATIENCE, 0};
     amqp_envelope_t envelope;
-    amqp_rpc_reply_t reply = amqp_consume_message(c, &envelope, &patience, 0);
-    if (reply.reply_type != AMQP_RESPONSE_NORMAL)
-        return NO_ANSWER;
-    const amqp_basic_properties_t *p = &envelope.message.properties;
-    bool has_id = p->_flags & AMQP_BASIC_CORRELATION_ID_FLAG;
-    bool has_type = p->_flags & AMQP_BASIC_CONTENT_TYPE_FLAG;
-    print_line(has_id ? p->correlation_id : amqp_empty_bytes);
-    print_line(has_type ? p->content_type : amqp_empty_bytes);
-    print_line(envelope.message.body);
+    amqp_maybe_release_buffers(c);
+    if (amqp_consume_message(c, &envelope, &patience, 0).reply_type != AMQP_RESPONSE_NORMAL) {
+        fprintf(stderr, "no answer came\n");
+        return false;
+    }
+    amqp_bytes_t body = envelope.message.body;
+    bool ok = body.len == strlen("answer") && memcmp(body.bytes, "answer", body.len) == 0;
     amqp_destroy_envelope(&envelope);
-    return EXIT_SUCCESS;
+    return ok;
 }
 
 int main(int argc, char **argv)
 {
     const struct argp argp = {.options = option_table,
                               .parser = take_option,
-                              .doc = "Publishes one message and prints its answer."};
-    struct options o = {.wait = 10000};
+                              .doc = "Asks by direct reply-to, and answers as a worker would."};
+    struct options o = {0};
     argp_parse(&argp, argc, argv, 0, NULL, &o);
-    amqp_connection_state_t c = client_open(o.amqp);
-    if (c == NULL)
-        return EXIT_FAILURE;
-    int code = ask(c, &o) ? wait_for_answer(c, o.wait) : EXIT_FAILURE;
-    client_close(c);
-    return code;
+
+    amqp_connection_state_t asker = client_open(o.amqp);
+    amqp_connection_state_t worker = client_open(o.amqp);
+    bool ok = asker != NULL && worker != NULL && ask(asker, &o) && answer(worker, &o) &&
+              is_answered(asker);
+    client_close(worker);
+    client_close(asker);
+    return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

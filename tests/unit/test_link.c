@@ -286,7 +286,7 @@ static void test_a_peer_that_does_not_read(void **state)
     int64_t now = clock_now();
     for (int i = 0; i < 100; i++)
         link_flush(b.link, now + (int64_t)i * 100); /* heartbeats would be due */
-    assert_true(clock_now() - now < 1000);
+    assert_true(clock_now() - now < 5000);          /* It would wait for ever, if it waited. */
     assert_true(link_is_up(b.link));
     assert_true(link_wants_write(b.link));
     size_t stuck = link_unsent(b.link);
