@@ -46,6 +46,7 @@ CHAOS_FAULTS=(
   "redis_scripts_lost 1 redis            0     0"
   "redis_away         1 redis            62000 75000"
   "key_released       4 nothing@         0     0"
+  "key_completed      4 nothing@         0     0"
 )
 CHAOS_FORGETFUL=(
   "redis_flushed      3 redis            0     0"
@@ -380,11 +381,14 @@ redis_forgot_end() { redis_start; }
 #
 #   e ID LEAST MOST    copies, those with a mark not counted
 #
-# Completing a key belongs here too, as soon as there is a command for it.
-key_released_begin() {
+# A key that is completed blocks as before, so its second message is a duplicate.
+key_released_begin() { begin_key release_one released; }
+key_completed_begin() { begin_key complete_one completed; }
+
+begin_key() {
   keys_at_work
   CHAOS_KEYS=$((CHAOS_KEYS + 1))
-  release_one "released-$CHAOS_KEYS" >>"$RIG_DIR/keys.txt" 2>>"$RIG_DIR/keys.log" </dev/null &
+  "$1" "$2-$CHAOS_KEYS" >>"$RIG_DIR/keys.txt" 2>>"$RIG_DIR/keys.log" </dev/null &
   CHAOS_JOBS+=($!)
 }
 
@@ -429,6 +433,15 @@ release_one() {
   else
     echo "e $id 1 2"
   fi
+}
+
+# Only what was forwarded is reported complete, as workers do.
+complete_one() {
+  local id=$1
+  echo "e $id 0 1"
+  publish_one "$id" && rig_wait_until "is_forwarded $id" 30 || return
+  timeout 10 "$RIG_BUILD/onlyonce" complete -c "$RIG_DIR/direct.yaml" queue "$id" --result '{"ok":true}' >&2
+  publish_one "$id"
 }
 
 # ---- the schedule ----
