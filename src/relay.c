@@ -31,9 +31,11 @@ struct relay *relay_new(const struct route_config *route, struct source *source,
     r->policy.store_failure_holds = route->on_store_failure == STORE_FAILURE_HOLD;
     r->rules =
         (struct claim_rules){.window = route->window,
-                             .window_completed = -1,
+                             .window_completed = route->window_completed,
                              .hold_limit = route->hold_limit,
-                             .check_dead_lettered = route->on_dead_lettered == DEAD_LETTERED_CHECK};
+                             .check_dead_lettered = route->on_dead_lettered == DEAD_LETTERED_CHECK,
+                             .sliding = route->sliding,
+                             .on_conflict = route->on_conflict};
     r->origin = (struct delivery_origin){route->name, route->to.queue, route->to.exchange};
     for (size_t p = 0; p < PLACE_COUNT; p++)
         TAILQ_INIT(&r->places[p]);

@@ -11,6 +11,7 @@
 
 #include "headers.h"
 #include "log.h"
+#include "reply_to.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ static bool aim_reply(const struct relay *r, struct message *m)
 {
     struct properties p;
     if (!r->route->reply || !properties_read(m->properties, &p) || !p.present[PROPERTY_REPLY_TO] ||
-        p.value[PROPERTY_REPLY_TO].len == 0)
+        !reply_to_is_usable(p.value[PROPERTY_REPLY_TO]))
         return false;
     m->reply_to = p.value[PROPERTY_REPLY_TO];
     aim(m, TARGET_REPLY);

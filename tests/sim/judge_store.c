@@ -88,6 +88,7 @@ static void note_grant(const struct write *w)
     g->claim = w->new->claim;
     g->generation = k->generation;
     g->number = w->new->now.number;
+    g->new_life = w->new->before.state == RECORD_COMPLETED;
     g->next = k->grants;
     k->grants = g;
 }
@@ -121,6 +122,17 @@ static void judge_takeover(const struct write *w)
         wrong(w, "takes over and drops a completion");
 }
 
+/* Once window_completed is over, a message is a new one, whose claim keeps the completed record. */
+static void judge_new_life(const struct write *w)
+{
+    const struct record_life *old = &w->old->now, *new = &w->new->now;
+    int64_t age = server_wall(&sim->store) - old->completed;
+    if (sim->route.window_completed < 0 || age < sim->route.window_completed - slack())
+        wrong(w, "claims over a completed record");
+    if (!same_life(&w->new->before, old) || new->number <= old->number)
+        wrong(w, "claims over a completed record and does not keep it");
+}
+
 static void judge_claim(const struct write *w)
 {
     const struct record_life *old = &w->old->now, *new = &w->new->now;
@@ -146,7 +158,7 @@ static void judge_claim(const struct write *w)
         if (old->state == RECORD_PARKED && old->in_doubt && !new->in_doubt)
             wrong(w, "claims over a record parked in doubt, without doubt");
         break;
-    case RECORD_COMPLETED: wrong(w, "claims over a completed record"); break;
+    case RECORD_COMPLETED: judge_new_life(w); break;
     }
     note_grant(w);
 }
@@ -203,7 +215,7 @@ static bool is_certain(const struct grant *g)
 static void judge_restoring(const struct write *w, const struct grant *g)
 {
     struct record_life want = w->old->before;
-    if (w->old->now.completed) {
+    if (w->old->now.completed && want.state != RECORD_COMPLETED) {
         want.state = RECORD_COMPLETED;
         want.completed = w->old->now.completed;
     }

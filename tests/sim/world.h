@@ -234,6 +234,7 @@ struct grant {
     uint64_t claim;
     uint32_t generation;
     uint32_t number;
+    bool new_life; /* it was made over a completed record */
     bool published;
     int unresolved; /* copies published whose absence is not certain */
     bool confirmed_work;

@@ -131,6 +131,8 @@ static void print(const amqp_basic_get_ok_t *got, const amqp_message_t *message)
     } texts[] = {
         {"message_id", AMQP_BASIC_MESSAGE_ID_FLAG, p->message_id},
         {"correlation_id", AMQP_BASIC_CORRELATION_ID_FLAG, p->correlation_id},
+        {"reply_to", AMQP_BASIC_REPLY_TO_FLAG, p->reply_to},
+        {"content_type", AMQP_BASIC_CONTENT_TYPE_FLAG, p->content_type},
         {"app_id", AMQP_BASIC_APP_ID_FLAG, p->app_id},
         {"type", AMQP_BASIC_TYPE_FLAG, p->type},
     };
