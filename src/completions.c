@@ -420,35 +420,34 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* When the oldest of them will have been held for too long. */
-static int64_t give_back_at(const struct completions *c)
+/* When the oldest of those will have been held for too long. */
+static int64_t give_back_at(const struct message_list *list)
 {
-    const struct message_list *const lists[] = {&c->held, &c->parking, &c->sent};
-    int64_t first = INT64_MAX;
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
-        if (!TAILQ_EMPTY(lists[i]) && !TAILQ_FIRST(lists[i])->facts.orphan)
-            first = earlier(first, TAILQ_FIRST(lists[i])->arrived + HOLD_LIMIT_MS);
-    return first;
+    const struct message *oldest = TAILQ_FIRST(list);
+    return oldest && !oldest->facts.orphan ? oldest->arrived + HOLD_LIMIT_MS : INT64_MAX;
 }
 
-/* When a report that waits is to be tried again. */
-static int64_t next_due(const struct completions *c)
+static int64_t give_all_back_at(const struct completions *c)
 {
-    const struct message_list *const lists[] = {&c->held, &c->parking};
+    return earlier(earlier(give_back_at(&c->held), give_back_at(&c->parking)),
+                   give_back_at(&c->sent));
+}
+
+/* When one of those is to be tried again. */
+static int64_t next_due(const struct message_list *list)
+{
     int64_t next = INT64_MAX;
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        const struct message *m;
-        TAILQ_FOREACH(m, lists[i], link)
-        next = m->due > 0 ? earlier(next, m->due) : next;
-    }
+    const struct message *m;
+    TAILQ_FOREACH(m, list, link)
+    next = m->due > 0 ? earlier(next, m->due) : next;
     return next;
 }
 
 static int64_t sleep_ms(const struct completions *c)
 {
-    int64_t next = c->stopping ? c->stop_by : next_due(c);
+    int64_t next = c->stopping ? c->stop_by : earlier(next_due(&c->held), next_due(&c->parking));
     if (c->source_open)
-        next = earlier(next, earlier(source_deadline(c->source), give_back_at(c)));
+        next = earlier(next, earlier(source_deadline(c->source), give_all_back_at(c)));
     else if (may_consume(c))
         next = earlier(next, c->source_outage.next_try);
     if (c->sink_open)
@@ -475,7 +474,7 @@ static int64_t turn(struct completions *c)
     take_confirms(c, now);
     bool more = !c->stopping && apply_all(c, now);
     publish(c, now);
-    if (c->source_open && now >= give_back_at(c))
+    if (c->source_open && now >= give_all_back_at(c))
         give_back(c);
     if (c->source_open)
         source_flush(c->source, clock_now());

@@ -40,7 +40,7 @@ struct option {
     const char *path; /* "routes[].from.queue": a list's items share their rows */
     enum option_type type;
     int flags;
-    size_t offset;     /* in the struct of the row's section: broker, stores[], completions, log or routes[] */
+    size_t offset;     /* in the struct of the row's section: stores[], routes[] and so on */
     const char *model; /* the default, or what flags say */
     const char *min;
     const char *max;
