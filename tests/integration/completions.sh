@@ -197,7 +197,7 @@ rig_check "without the store, bad reports are parked all the same" rig_takes rep
   '.[0].headers["x-onlyonce-reason"] == "unknown_route"'
 report pay s2 '"s2"'
 rig_check "the outage is said" fault_is_said relay 'link="completions store".* why='
-rig_check "once, and waited for in peace" fault_is_calm relay 4 1
+rig_check "once, and waited for in peace" fault_is_calm relay 4 3
 rig_check "it was said once" [ "$(fault_said relay 'reconnecting.*completions store|completions store.*reconnecting')" -le 1 ]
 fault_tell store pass
 rig_check "when it is back, they are applied" are_completed s1 s2
