@@ -65,7 +65,8 @@ struct thing {
     const char *use;
 };
 
-static bool check_thing(struct link *l, const struct route_config *route, const struct thing *t)
+/* `whose`: "route NAME", or "completions". */
+static bool check_thing(struct link *l, const char *whose, const struct thing *t)
 {
     enum link_failure failure;
     bool exists;
@@ -73,14 +74,32 @@ static bool check_thing(struct link *l, const struct route_config *route, const 
     if (!t->name)
         return true;
     if (!topology_look(l, t->is_queue, t->name, &exists, &failure)) {
-        printf("route %s: FAILED: %s\n", route->name, link_error(l));
+        printf("%s: FAILED: %s\n", whose, link_error(l));
         return false;
     }
     bool ok = exists || t->made;
-    printf("route %s: %s%s %s (%s)%s\n", route->name, ok ? "" : "FAILED: ", kind, t->name, t->use,
+    printf("%s: %s%s %s (%s)%s\n", whose, ok ? "" : "FAILED: ", kind, t->name, t->use,
            exists    ? ""
            : t->made ? " is missing; run makes it"
                      : " is missing; create it, or write declare: true");
+    return ok;
+}
+
+static bool check_things(const struct config *config, const char *whose, const struct thing *things,
+                         size_t count)
+{
+    enum link_failure failure;
+    char *purpose = xasprintf("onlyonce check %s", whose);
+    struct link *l = link_new(&config->broker, purpose);
+    bool ok = link_open(l, &failure);
+    if (ok)
+        printf("%s: %s, as user %s\n", whose, link_describe(l), link_user(l));
+    else
+        printf("%s: FAILED: %s\n", whose, link_error(l));
+    for (size_t i = 0; link_is_up(l) && i < count; i++)
+        ok = check_thing(l, whose, &things[i]) && ok;
+    link_free(l);
+    free(purpose);
     return ok;
 }
 
@@ -94,19 +113,20 @@ static bool check_route(const struct config *config, const struct route_config *
         {true, route->park.queue, route->from.declare, "parking"},
         {false, route->duplicates.exchange, false, "duplicates"},
     };
-    enum link_failure failure;
-    char *purpose = xasprintf("onlyonce check %s", route->name);
-    struct link *l = link_new(&config->broker, purpose);
-    bool ok = link_open(l, &failure);
-    if (ok)
-        printf("route %s: %s, as user %s\n", route->name, link_describe(l), link_user(l));
-    else
-        printf("route %s: FAILED: %s\n", route->name, link_error(l));
-    for (size_t i = 0; link_is_up(l) && i < sizeof things / sizeof *things; i++)
-        ok = check_thing(l, route, &things[i]) && ok;
-    link_free(l);
-    free(purpose);
+    char *whose = xasprintf("route %s", route->name);
+    bool ok = check_things(config, whose, things, sizeof things / sizeof *things);
+    free(whose);
     return ok;
+}
+
+static bool check_completions(const struct config *config)
+{
+    const struct thing things[] = {
+        {true, config->completions.queue, true, "reports"},
+        {true, config->completions.park, true, "parking"},
+    };
+    return !config->completions.queue ||
+           check_things(config, "completions", things, sizeof things / sizeof *things);
 }
 
 static int check(const struct config *config, bool connect)
@@ -118,6 +138,8 @@ static int check(const struct config *config, bool connect)
         ok = check_store(&config->stores[i]) && ok;
     for (size_t i = 0; connect && i < config->route_count; i++)
         ok = check_route(config, &config->routes[i]) && ok;
+    if (connect)
+        ok = check_completions(config) && ok;
     printf("%s: %s\n", config->file, ok ? "good" : "the configuration is good, but see above");
     return ok ? EXIT_OK : EXIT_NOT;
 }

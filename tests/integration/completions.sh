@@ -123,6 +123,9 @@ rig_relay_start relay "$CONFIG"
 rig_relay_ready relay pay.in
 rig_relay_ready relay reports
 
+rig_check "check --connect: 0" rig_exits 0 rig_onlyonce check --connect -c "$CONFIG"
+rig_check "it looks at both queues" [ "$(grep -cE '^completions: queue reports(\.parked)? \(' "$RIG_DIR/out")" = 2 ]
+
 # ---- completion ----
 
 forward pay c1 >/dev/null
@@ -202,6 +205,28 @@ rig_check "it was said once" [ "$(fault_said relay 'reconnecting.*completions st
 fault_tell store pass
 rig_check "when it is back, they are applied" are_completed s1 s2
 rig_check "and none is left" none_left
+
+# ---- the broker is restarted, and SIGTERM while nothing can be done ----
+
+CONFIG=$RIG_DIR/beside.yaml
+configure_beside >"$CONFIG"
+sed -i "s/:$RIG_REDIS_PORT\//:${FAULT_PORTS[store]}\//" "$CONFIG"
+rig_relay_start again "$CONFIG"
+rig_relay_ready again reports
+rig_rabbit_restart
+put_record t1 "1F 1 1782640800123 t1782640800123 e9000000000000" >/dev/null
+report pay t1 '"t1"'
+rig_check "after a restart of the broker, reports are taken again" are_completed t1
+rig_check "the outage was said once" [ "$(fault_said again 'connection lost.*completions source')" = 1 ]
+fault_tell store mute
+put_record t2 "1F 1 1782640800123 t1782640800123 e9000000000000" >/dev/null
+report pay t2 '"t2"'
+sleep 1
+rig_check "SIGTERM while the store is silent: it ends in time" rig_relay_stop again
+fault_tell store pass
+rig_relay_start again "$CONFIG"
+rig_check "the report is not lost" are_completed t2
+rig_relay_stop again
 
 # ---- a report that overtakes the relay's record ----
 
