@@ -19,12 +19,14 @@
 /* ---- Life of a relay ---- */
 
 struct relay *relay_new(const struct route_config *route, struct source *source, struct sink *sink,
-                        struct store *store, struct session *session, struct route_stats *stats)
+                        struct sink *replies, struct store *store, struct session *session,
+                        struct route_stats *stats)
 {
     struct relay *r = xcalloc(1, sizeof *r);
     r->route = route;
     r->source = source;
     r->sink = sink;
+    r->replies = replies;
     r->store = store;
     r->session = session;
     r->stats = stats;
@@ -347,12 +349,15 @@ static void publish_those(struct relay *r, bool duplicates)
         next = TAILQ_NEXT(m, link);
         if (m->is_duplicate != duplicates)
             continue;
-        if (sink_room(r->sink) == 0)
-            return;
-        if (!may_publish(r, m))
+        struct sink *sink = m->copy.target == TARGET_REPLY ? r->replies : r->sink;
+        if (m->copy.target == TARGET_REPLY && !sink_is_up(sink)) {
+            relay_replied(r, m, false);
+            continue;
+        }
+        if (sink_room(sink) == 0 || !may_publish(r, m))
             continue;
         fill_copy(r, m);
-        switch (sink_publish(r->sink, m)) {
+        switch (sink_publish(sink, m)) {
         case SINK_PUBLISHED: relay_move(r, m, EVENT_PUBLISHED); break;
         case SINK_UNREADABLE:
             cannot_publish(r, m, "its properties or headers cannot be read");
@@ -449,11 +454,9 @@ static void confirm(struct relay *r)
 {
     enum sink_answer answer;
     struct message *m;
+    while (r->replies && (m = sink_next(r->replies, &answer)))
+        relay_replied(r, m, answer == SINK_CONFIRMED);
     while ((m = sink_next(r->sink, &answer))) {
-        if (m->copy.target == TARGET_REPLY) {
-            relay_replied(r, m, answer == SINK_CONFIRMED);
-            continue;
-        }
         switch (answer) {
         case SINK_CONFIRMED: confirmed(r, m); break;
         case SINK_RETURNED: returned(r, m); break;
@@ -500,10 +503,18 @@ void relay_source_lost(struct relay *r)
 
 static void lose_copy(struct relay *r, struct message *m, const char *why)
 {
-    if (m->copy.target == TARGET_REPLY)
-        relay_replied(r, m, false);
-    else
+    if (m->copy.target != TARGET_REPLY)
         relay_hold(r, m, EVENT_SINK_LOST, why, 0);
+}
+
+void relay_replies_lost(struct relay *r)
+{
+    struct message *m, *next;
+    for (m = TAILQ_FIRST(&r->places[PLACE_SENT]); m; m = next) {
+        next = TAILQ_NEXT(m, link);
+        if (m->copy.target == TARGET_REPLY)
+            relay_replied(r, m, false);
+    }
 }
 
 void relay_sink_lost(struct relay *r)
@@ -596,6 +607,8 @@ int64_t relay_tick(struct relay *r, int64_t now)
     settle(r);
     look_for_old(r);
     sink_flush(r->sink, now);
+    if (r->replies)
+        sink_flush(r->replies, now);
     source_flush(r->source, now);
     return full && relay_reads(r) ? 0 : sleep_ms(r);
 }

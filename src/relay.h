@@ -33,9 +33,11 @@ struct relay_wishes {
     bool give_back;    /* hold_limit is over: close the source, and look again at the sink */
 };
 
-/* The links and the session belong to the caller and outlive the relay. */
+/* The links and the session belong to the caller and outlive the relay. `replies`: NULL, unless the
+ * route answers duplicates. */
 struct relay *relay_new(const struct route_config *route, struct source *source, struct sink *sink,
-                        struct store *store, struct session *session, struct route_stats *stats)
+                        struct sink *replies, struct store *store, struct session *session,
+                        struct route_stats *stats)
     __attribute__((returns_nonnull, warn_unused_result));
 void relay_free(struct relay *r); /* forgets everything, as a crash would */
 
@@ -49,6 +51,7 @@ bool relay_reads(const struct relay *r);
 /* A link was lost or closed; call it before the link is opened again. */
 void relay_source_lost(struct relay *r);
 void relay_sink_lost(struct relay *r);
+void relay_replies_lost(struct relay *r);
 
 /* Opens the next session with all claims in flight. False: the store call failed. */
 bool relay_open_session(struct relay *r) __attribute__((warn_unused_result));

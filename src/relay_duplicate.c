@@ -11,7 +11,6 @@
 
 #include "headers.h"
 #include "log.h"
-#include "reply_to.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,10 +28,12 @@ static void aim(struct message *m, enum target target)
 static bool aim_reply(const struct relay *r, struct message *m)
 {
     struct properties p;
-    if (!r->route->reply || !properties_read(m->properties, &p) || !p.present[PROPERTY_REPLY_TO] ||
-        !reply_to_is_usable(p.value[PROPERTY_REPLY_TO]))
+    if (!r->route->reply || !properties_read(m->properties, &p) || !p.present[PROPERTY_REPLY_TO])
         return false;
-    m->reply_to = p.value[PROPERTY_REPLY_TO];
+    struct span to = p.value[PROPERTY_REPLY_TO];
+    if (to.len == 0 || span_is(to, SINK_DIRECT_REPLY))
+        return false;
+    m->reply_to = to;
     aim(m, TARGET_REPLY);
     return true;
 }

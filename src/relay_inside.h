@@ -15,6 +15,7 @@ struct relay {
     const struct route_config *route;
     struct source *source;
     struct sink *sink;
+    struct sink *replies; /* where TARGET_REPLY goes; NULL: the route sends none */
     struct store *store;
     struct session *session;
     struct route_stats *stats;

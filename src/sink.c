@@ -3,7 +3,6 @@
 #include "amqp.h"
 #include "content.h"
 #include "headers.h"
-#include "reply_to.h"
 #include "topology.h"
 
 #include <assert.h>
@@ -169,7 +168,10 @@ static struct span routing_key_of(const struct sink *s, const struct message *m)
  * routed if it is asked to return what it cannot route. */
 static bool is_mandatory(const struct message *m)
 {
-    return m->copy.target != TARGET_REPLY || !reply_to_is_direct(m->reply_to);
+    static const char direct[] = SINK_DIRECT_REPLY ".";
+    size_t len = sizeof direct - 1;
+    return m->copy.target != TARGET_REPLY || m->reply_to.len < len ||
+           memcmp(m->reply_to.data, direct, len) != 0;
 }
 
 static bool write_header(struct sink *s, const struct message *m, enum copy_result *result)
@@ -200,7 +202,8 @@ static bool is_refused(const struct message *m)
     struct properties p;
     if (!properties_read(m->properties, &p))
         return false;
-    return (p.present[PROPERTY_REPLY_TO] && span_is(p.value[PROPERTY_REPLY_TO], REPLY_TO_DIRECT)) ||
+    return (p.present[PROPERTY_REPLY_TO] &&
+            span_is(p.value[PROPERTY_REPLY_TO], SINK_DIRECT_REPLY)) ||
            (p.present[PROPERTY_EXPIRATION] && !is_expiration(p.value[PROPERTY_EXPIRATION]));
 }
 

@@ -18,6 +18,10 @@
 
 struct sink;
 
+/* What a client sets as reply_to to be answered directly; the broker writes an address behind it.
+ * One that the broker did not write ends the connection that publishes to it. */
+#define SINK_DIRECT_REPLY "amq.rabbitmq.reply-to"
+
 enum sink_result {
     SINK_PUBLISHED,  /* in the output buffer; the message must stay until its answer, or until the
                         sink is closed */

@@ -20,8 +20,8 @@
 #define CLOSE_PATIENCE_MS 500  /* for the broker's answer to a close */
 #define DANGERS_EVERY_MS 60000 /* how often the store is asked for what endangers uniqueness */
 
-enum link_name { LINK_STORE, LINK_SINK, LINK_SOURCE, LINK_COUNT };
-static const char *const link_names[LINK_COUNT] = {"store", "sink", "source"};
+enum link_name { LINK_STORE, LINK_SINK, LINK_REPLIES, LINK_SOURCE, LINK_COUNT };
+static const char *const link_names[LINK_COUNT] = {"store", "sink", "replies", "source"};
 
 struct worker {
     const struct route_config *route;
@@ -30,6 +30,7 @@ struct worker {
 
     struct source *source;
     struct sink *sink;
+    struct sink *replies; /* NULL: the route sends none */
     struct store *store;
     struct session session;
     struct relay *relay;
@@ -37,6 +38,7 @@ struct worker {
     struct outage outages[LINK_COUNT];
     bool source_open; /* as far as relay was told */
     bool sink_open;
+    bool replies_open;
     bool renew_sink; /* to be opened anew once no copy is in flight */
     bool blocked_said;
     uint64_t random;
@@ -65,9 +67,10 @@ struct worker *worker_new(const struct config *config, const struct route_config
     w->stats = stats;
     w->source = source_new(config, route);
     w->sink = sink_new(config, route);
+    w->replies = route->reply ? sink_new(config, route) : NULL;
     w->store = store_new(route->store_config, route->scope);
     w->session.life = route->store_config->session;
-    w->relay = relay_new(route, w->source, w->sink, w->store, &w->session, stats);
+    w->relay = relay_new(route, w->source, w->sink, w->replies, w->store, &w->session, stats);
     for (size_t i = 0; i < LINK_COUNT; i++)
         w->outages[i] = (struct outage){.route = route->name, .link = link_names[i]};
     w->random = (uint64_t)clock_now() * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)index + 1;
@@ -82,6 +85,7 @@ void worker_free(struct worker *w)
     relay_free(w->relay);
     source_free(w->source);
     sink_free(w->sink);
+    sink_free(w->replies);
     store_free(w->store);
     free(w->dangers);
     if (w->wake_fd >= 0)
@@ -213,6 +217,30 @@ static void keep_sink(struct worker *w, int64_t now)
         lose_sink(w, permanent);
 }
 
+static void lose_replies(struct worker *w)
+{
+    link_is_down(w, LINK_REPLIES, sink_error(w->replies), false);
+    sink_close(w->replies, 0);
+    w->replies_open = false;
+    relay_replies_lost(w->relay);
+}
+
+/* Replies have a connection of their own: an address that the broker chokes on ends that one, and
+ * no copy is in doubt. Nothing waits for it. */
+static void keep_replies(struct worker *w, int64_t now)
+{
+    bool permanent;
+    if (w->replies_open && !sink_is_up(w->replies))
+        lose_replies(w);
+    if (!w->replies || w->replies_open || w->stopping || !is_due(w, LINK_REPLIES, now))
+        return;
+    w->replies_open = sink_open(w->replies, &permanent);
+    if (w->replies_open)
+        link_is_up(w, LINK_REPLIES, sink_describe(w->replies));
+    else
+        lose_replies(w);
+}
+
 static void say_blocked(struct worker *w)
 {
     const char *reason = NULL;
@@ -289,6 +317,8 @@ static void finish(struct worker *w)
 {
     source_close(w->source, w->source_open ? CLOSE_PATIENCE_MS : 0);
     sink_close(w->sink, w->sink_open ? CLOSE_PATIENCE_MS : 0);
+    if (w->replies)
+        sink_close(w->replies, w->replies_open ? CLOSE_PATIENCE_MS : 0);
     session_end(&w->session, w->store);
     store_close(w->store);
     w->done = true;
@@ -311,6 +341,7 @@ static int64_t until_next_try(const struct worker *w, int64_t now)
     bool down[LINK_COUNT] = {
         [LINK_STORE] = !store_is_open(w->store),
         [LINK_SINK] = !w->sink_open && !w->stopping,
+        [LINK_REPLIES] = w->replies && !w->replies_open && !w->stopping,
         [LINK_SOURCE] = !w->source_open && may_consume(w),
     };
     int64_t next = INT64_MAX;
@@ -328,6 +359,7 @@ static int64_t sleep_ms(const struct worker *w, int64_t wait)
         session_deadline(&w->session) - now,
         w->source_open ? source_deadline(w->source) - now : INT64_MAX,
         w->sink_open ? sink_deadline(w->sink) - now : INT64_MAX,
+        w->replies_open ? sink_deadline(w->replies) - now : INT64_MAX,
         w->stopping ? w->stop_by - now : INT64_MAX,
     };
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
@@ -357,8 +389,11 @@ int64_t worker_turn(struct worker *w)
         source_read(w->source, relay_reads(w->relay), now);
     if (w->sink_open)
         sink_read(w->sink, now);
+    if (w->replies_open)
+        sink_read(w->replies, now);
     keep_store(w, now);
     keep_sink(w, now);
+    keep_replies(w, now);
     keep_source(w, now);
     say_blocked(w);
     say_dangers(w, now);
@@ -380,7 +415,8 @@ int64_t worker_turn(struct worker *w)
 
 static void wait_for_io(struct worker *w, int64_t ms)
 {
-    struct pollfd fds[3] = {{.fd = w->wake_fd, .events = POLLIN}, {.fd = -1}, {.fd = -1}};
+    struct pollfd fds[4] = {
+        {.fd = w->wake_fd, .events = POLLIN}, {.fd = -1}, {.fd = -1}, {.fd = -1}};
     if (w->source_open) {
         fds[1].fd = source_fd(w->source);
         fds[1].events = source_events(w->source, relay_reads(w->relay));
@@ -389,7 +425,11 @@ static void wait_for_io(struct worker *w, int64_t ms)
         fds[2].fd = sink_fd(w->sink);
         fds[2].events = sink_events(w->sink);
     }
-    (void)poll(fds, 3, ms > INT32_MAX ? INT32_MAX : (int)ms);
+    if (w->replies_open) {
+        fds[3].fd = sink_fd(w->replies);
+        fds[3].events = sink_events(w->replies);
+    }
+    (void)poll(fds, 4, ms > INT32_MAX ? INT32_MAX : (int)ms);
     uint64_t asked;
     ssize_t taken = read(w->wake_fd, &asked, sizeof asked); /* Else it would stay readable. */
     (void)taken;

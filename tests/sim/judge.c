@@ -429,7 +429,8 @@ void judge_turn(struct relay_process *r, int64_t sleep)
     if (sim->class == CLASS_QUIET)
         judge_claims(r);
     /* Copies in flight outlive their deliveries, so those of a lost connection come on top. */
-    size_t most = (size_t)(2 * sim->route.from.prefetch + sim->route.to.unconfirmed);
+    int64_t in_flight = sim->route.to.unconfirmed * (sim->route.reply ? 2 : 1);
+    size_t most = (size_t)(2 * sim->route.from.prefetch + in_flight);
     if (r->live > most)
         fail("r%d holds %zu messages with a prefetch of %lld", r->slot, r->live,
              (long long)sim->route.from.prefetch);

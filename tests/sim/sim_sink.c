@@ -24,7 +24,10 @@ struct sink *sink_new(const struct config *config, const struct route_config *ro
     (void)route;
     struct sink *s = xcalloc(1, sizeof *s);
     s->owner = sim->current;
-    s->owner->sink = s;
+    if (s->owner->sink)
+        s->owner->replies = s;
+    else
+        s->owner->sink = s;
     TAILQ_INIT(&s->unsent);
     TAILQ_INIT(&s->answered);
     return s;

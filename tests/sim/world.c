@@ -104,7 +104,8 @@ static bool is_ready(const struct world *w, const struct relay_process *r)
 {
     if (!r->worker || r->busy || w->now < r->frozen_until)
         return false;
-    return w->now >= r->wake_at || source_has_input(r->source) || sink_has_input(r->sink);
+    return w->now >= r->wake_at || source_has_input(r->source) || sink_has_input(r->sink) ||
+           (r->replies && sink_has_input(r->replies));
 }
 
 static void start_due(struct world *w)

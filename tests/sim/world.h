@@ -221,8 +221,9 @@ struct relay_process {
     int stalled;
     struct source *source;
     struct sink *sink;
-    bool reads;  /* it takes what the source sends */
-    size_t live; /* its messages */
+    struct sink *replies; /* NULL: its route sends none */
+    bool reads;           /* it takes what the source sends */
+    size_t live;          /* its messages */
 };
 
 /* ---- the judge's book ---- */
