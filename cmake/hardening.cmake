@@ -19,3 +19,7 @@ else()
     $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
   target_link_options(onlyonce_hardening INTERFACE -Wl,-z,relro,-z,now,-z,noexecstack)
 endif()
+
+if(ONLYONCE_FUZZ)
+  target_compile_options(onlyonce_hardening INTERFACE -fsanitize=fuzzer-no-link)
+endif()

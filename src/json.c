@@ -164,8 +164,10 @@ static void reorder(struct reader *r, const struct frame *f, const struct member
 /* False: a name occurs twice. */
 static bool close_object(struct reader *r, const struct frame *f)
 {
-    struct member *members = r->members + f->first_member;
     size_t count = r->member_count - f->first_member;
+    if (count == 0)
+        return true;
+    struct member *members = r->members + f->first_member;
     size_t ordered = 1;
     while (ordered < count &&
            compare_members(&members[ordered - 1], &members[ordered], r->names.data) < 0)
@@ -208,6 +210,13 @@ static struct frame *top(const struct reader *r)
     return &r->frames[r->depth - 1];
 }
 
+/* What was put into names from `at` on. */
+static struct span last_name(const struct reader *r, size_t at)
+{
+    return r->names.len > at ? (struct span){r->names.data + at, r->names.len - at}
+                             : (struct span){0};
+}
+
 /* "name" : in front of a member's value. */
 static bool read_name(struct reader *r)
 {
@@ -222,7 +231,7 @@ static bool read_name(struct reader *r)
     json_text_content(&r->names, (struct span){r->at, (size_t)(stop - r->at)});
     m->name_len = r->names.len - m->name_at;
     if (r->out)
-        json_text_quote(r->out, (struct span){r->names.data + m->name_at, m->name_len});
+        json_text_quote(r->out, last_name(r, m->name_at));
     r->at = stop;
     if (!next_is(r, ':'))
         return false;
@@ -242,8 +251,7 @@ static bool is_on_path(const struct reader *r)
     const struct token *token = &r->pointer->tokens[r->depth - 1];
     if (!f->object)
         return token->index == f->index;
-    const struct member *m = &r->members[r->member_count - 1];
-    return span_equal(token->text, (struct span){r->names.data + m->name_at, m->name_len});
+    return span_equal(token->text, last_name(r, r->members[r->member_count - 1].name_at));
 }
 
 static void begin_wanted(struct reader *r, enum json_type type)
@@ -309,7 +317,7 @@ static bool read_string(struct reader *r)
     if (stop && r->out) {
         size_t content = r->names.len; /* Names are a good place for it, for a moment. */
         json_text_content(&r->names, (struct span){r->at, (size_t)(stop - r->at)});
-        json_text_quote(r->out, (struct span){r->names.data + content, r->names.len - content});
+        json_text_quote(r->out, last_name(r, content));
         r->names.len = content;
     }
     r->at = stop ? stop : r->at;
