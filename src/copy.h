@@ -54,13 +54,13 @@ struct copy {
     enum park_reason reason; /* TARGET_PARKING */
     int64_t first_seen;      /* ms since 1970; always set */
     uint32_t attempt;        /* written from 2 on */
+    uint32_t duplicates;     /* TARGET_DUPLICATES: how many came, with this one */
     bool in_doubt;
     bool unchecked;
     bool no_key;
     bool report;       /* a worker's: its x-onlyonce headers are its own, and stay */
     bool key_left_out; /* sink's answer: x-onlyonce-key did not fit */
-    const char *state; /* TARGET_DUPLICATES: of the key's record, and how many duplicates it had */
-    uint32_t duplicates;
+    const char *state; /* TARGET_DUPLICATES: of the record of its key */
 };
 
 enum copy_result {

@@ -53,19 +53,19 @@ struct message {
     uint32_t returns;    /* how often the broker returned its copy as unroutable */
     uint32_t refusals;   /* how often the broker returned or nacked its copy */
     bool looked;         /* up, during an alarm: it was no duplicate then */
+    bool is_duplicate;   /* of the record that `claim` then is */
+    bool counted;        /* as a duplicate, in its record */
+    bool in_doubt;       /* a copy of it may be in the work queue already */
     const char *why;     /* what it waits for, for people; static text */
 
     /* Its claim: the record as it stands in the store, or may stand there; if facts.claim. */
     struct record claim;
 
-    bool is_duplicate;    /* of the record that `claim` then is */
-    bool counted;         /* ... in it */
     struct span reply_to; /* TARGET_REPLY: the queue that waits for the reply, */
     char *reply;          /* which is this text, its own */
 
-    /* Its copy: what sink writes. A copy of it may be in the work queue already: in_doubt. */
+    /* Its copy: what sink writes. */
     struct copy copy;
-    bool in_doubt;
 
     /* Its key in flight: while facts.claim it is in relay's table, and others follow it. */
     struct message *next_in_bucket;

@@ -1,6 +1,6 @@
 /*
- * relay_inside - what relay.c, relay_store.c, relay_look.c and relay_duplicate.c share: the relay
- * itself, and the moving of messages. No other file includes it.
+ * relay_inside - what relay.c and the relay_*.c share: the relay itself, and the moving of
+ * messages. No other file includes it.
  */
 #ifndef ONLYONCE_RELAY_INSIDE_H
 #define ONLYONCE_RELAY_INSIDE_H
@@ -91,6 +91,9 @@ void relay_want_batch(struct relay *r, size_t size);
 void relay_set_op(struct relay *r, size_t i, const struct record *expect,
                   const struct record *write);
 bool relay_apply(struct relay *r, size_t count);
+
+void relay_publish(struct relay *r);
+void relay_confirm(struct relay *r);
 
 void relay_claim(struct relay *r);
 void relay_record(struct relay *r);

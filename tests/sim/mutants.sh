@@ -117,7 +117,7 @@ mutant 6 "releasing a claim in doubt forgets the doubt" claim \
   's/if (mine->now.in_doubt) {/if (mine->now.in_doubt \&\& now < 0) {/'
 mutant 6b "a lost publishing connection leaves no doubt" relay \
   's/m->in_doubt = m->in_doubt || m->copy.target == TARGET_WORK;/m->in_doubt = m->in_doubt;/'
-mutant 6c "a nack of a fan-out is certain" relay \
+mutant 6c "a nack of a fan-out is certain" relay_publish \
   's/if (m->copy.target == TARGET_WORK && r->route->to.exchange)\n *m->in_doubt = true;//'
 mutant 6d "releasing does not put back what was claimed over" claim \
   's/left.now = mine->before;/left.now = (struct record_life){0};/'
@@ -158,7 +158,7 @@ mutant stop "a worker that stops leaves its session" worker \
   's/    session_end(&w->session, w->store);//'
 mutant dup "a duplicate is acknowledged before it is published" flow \
   's/facts->sends ? PLACE_CLAIMED : PLACE_SETTLE/PLACE_SETTLE/'
-mutant dup2 "a duplicate whose copy is refused is acknowledged" relay \
+mutant dup2 "a duplicate whose copy is refused is acknowledged" relay_publish \
   's/case SINK_NACKED: nacked(r, m); break;/case SINK_NACKED: confirmed(r, m); break;/'
 
 printf '%d caught, %d missed\n' "$caught" "$missed"

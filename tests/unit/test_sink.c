@@ -191,22 +191,22 @@ static void test_targets(void **state)
         const char *label;
         enum target target;
         bool to_exchange;
+        bool mandatory;
         char *routing_key; /* of the exchange, or of the duplicates */
         const char *reply_to;
         const char *want_exchange, *want_key;
-        bool mandatory;
     } table[] = {
-        {"the work queue", TARGET_WORK, false, NULL, NULL, "", "q", true},
-        {"an exchange, own key", TARGET_WORK, true, NULL, NULL, "x", "own", true},
-        {"an exchange", TARGET_WORK, true, other_key, NULL, "x", "other", true},
-        {"the parking queue", TARGET_PARKING, true, NULL, NULL, "", "q", true},
-        {"duplicates, own key", TARGET_DUPLICATES, false, NULL, NULL, "dups", "own", true},
-        {"duplicates", TARGET_DUPLICATES, true, other_key, NULL, "dups", "other", true},
-        {"a reply", TARGET_REPLY, true, other_key, "answers", "", "answers", true},
-        {"a direct reply", TARGET_REPLY, true, NULL, "amq.rabbitmq.reply-to.g1h", "",
-         "amq.rabbitmq.reply-to.g1h", false},
-        {"nearly a direct reply", TARGET_REPLY, true, NULL, "amq.rabbitmq.reply-to", "",
-         "amq.rabbitmq.reply-to", true},
+        {"the work queue", TARGET_WORK, false, true, NULL, NULL, "", "q"},
+        {"an exchange, own key", TARGET_WORK, true, true, NULL, NULL, "x", "own"},
+        {"an exchange", TARGET_WORK, true, true, other_key, NULL, "x", "other"},
+        {"the parking queue", TARGET_PARKING, true, true, NULL, NULL, "", "q"},
+        {"duplicates, own key", TARGET_DUPLICATES, false, true, NULL, NULL, "dups", "own"},
+        {"duplicates", TARGET_DUPLICATES, true, true, other_key, NULL, "dups", "other"},
+        {"a reply", TARGET_REPLY, true, true, other_key, "answers", "", "answers"},
+        {"a direct reply", TARGET_REPLY, true, false, NULL, "amq.rabbitmq.reply-to.g1h", "",
+         "amq.rabbitmq.reply-to.g1h"},
+        {"nearly a direct reply", TARGET_REPLY, true, true, NULL, "amq.rabbitmq.reply-to", "",
+         "amq.rabbitmq.reply-to"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct peer p;
