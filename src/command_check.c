@@ -79,9 +79,10 @@ static bool check_thing(struct link *l, const char *whose, const struct thing *t
     }
     bool ok = exists || t->made;
     printf("%s: %s%s %s (%s)%s\n", whose, ok ? "" : "FAILED: ", kind, t->name, t->use,
-           exists    ? ""
-           : t->made ? " is missing; run makes it"
-                     : " is missing; create it, or write declare: true");
+           exists        ? ""
+           : t->made     ? " is missing; run makes it"
+           : t->is_queue ? " is missing; create it, or let run make it: declare: true"
+                         : " is missing; create it");
     return ok;
 }
 

@@ -25,6 +25,8 @@ static int complete_key(const struct command_store *s, const char *key, const ch
     if (answer != REPORT_DONE && answer != REPORT_ALREADY)
         return command_report_failed(s, key, answer);
     printf("%s\t%s\n", key, answer == REPORT_DONE ? "completed" : "already completed");
+    if (answer == REPORT_ALREADY && *result)
+        command_error("key %s was complete before: this result is not kept", key);
     return EXIT_OK;
 }
 

@@ -58,22 +58,6 @@ static void say_start(const struct config *config)
         LOG_WARNING("configuration", "what", config->warnings.items[i], NULL);
 }
 
-static void say_end(const struct daemon *d)
-{
-    for (size_t i = 0; i < d->config->route_count; i++) {
-        const struct route_stats *s = &d->stats[i];
-        char counts[STAT_COUNT][24];
-        for (size_t k = 0; k < STAT_COUNT; k++)
-            snprintf(counts[k], sizeof counts[k], "%llu",
-                     (unsigned long long)stats_get(s, (enum stat)k));
-        LOG_INFO("route ends", "route", d->config->routes[i].name, "deliveries",
-                 counts[STAT_DELIVERIES], "forwarded", counts[STAT_FORWARDED], "duplicates",
-                 counts[STAT_DUPLICATES], "conflicts", counts[STAT_CONFLICTS], "parked",
-                 counts[STAT_PARKED], "in_doubt", counts[STAT_MARKED_IN_DOUBT], "replies",
-                 counts[STAT_REPLIES], "replies_dropped", counts[STAT_REPLIES_DROPPED], NULL);
-    }
-}
-
 static bool start_completions(struct daemon *d)
 {
     if (!d->config->completions.queue)
@@ -140,6 +124,27 @@ static void say_recent(const char *route, struct recent *recent)
     free(messages);
 }
 
+/* All that was counted, but for what never happened. */
+static void say_counts(const struct daemon *d, enum log_level level, const char *event)
+{
+    for (size_t i = 0; i < d->config->route_count; i++) {
+        const char *pairs[2 * STAT_COUNT] = {NULL};
+        char numbers[STAT_COUNT][24];
+        size_t n = 0;
+        for (size_t k = 0; k < STAT_COUNT; k++) {
+            unsigned long long count = stats_get(&d->stats[i], (enum stat)k);
+            snprintf(numbers[k], sizeof numbers[k], "%llu", count);
+            bool always = k == STAT_DELIVERIES || k == STAT_FORWARDED || k == STAT_DUPLICATES ||
+                          k == STAT_PARKED || k == STAT_MARKED_IN_DOUBT;
+            if (!always && count == 0)
+                continue;
+            pairs[n++] = stats_name((enum stat)k);
+            pairs[n++] = numbers[k];
+        }
+        log_pairs(level, event, d->config->routes[i].name, pairs, n);
+    }
+}
+
 static void watch_keys(struct daemon *d)
 {
     int64_t now = clock_now();
@@ -171,6 +176,7 @@ static bool take_signal(struct daemon *d, int number)
     case SIGUSR1:
         for (size_t i = 0; i < d->config->route_count; i++)
             say_recent(d->config->routes[i].name, &d->stats[i].recent);
+        say_counts(d, level_of_answers(), "so far");
         return false;
     case SIGHUP:
         LOG_WARNING("this version cannot read its configuration again, restart it", "signal",
@@ -262,7 +268,7 @@ static int run(const struct config *config)
     }
     wait_for_end(&d, signal_fd);
     ok = end_workers(&d) && ok;
-    say_end(&d);
+    say_counts(&d, LOG_LEVEL_INFO, "route ends");
     for (size_t i = 0; i < config->route_count; i++)
         stats_free(&d.stats[i]);
     free(d.workers);

@@ -367,6 +367,8 @@ static void take_confirms(struct completions *c, int64_t now)
     while (c->sink_open && (m = sink_next(c->sink, &answer))) {
         if (answer == SINK_CONFIRMED) {
             c->parked++;
+            LOG_INFO("report parked", "queue", c->queues.from.queue, "reason",
+                     park_reason_text(m->copy.reason), NULL);
             settle(c, &c->sent, m);
         } else if (m->facts.orphan) {
             forget(c, &c->sent, m);

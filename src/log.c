@@ -93,14 +93,32 @@ static void write_line(struct buffer *line)
     buffer_free(line);
 }
 
+static void begin_line(struct buffer *line, enum log_level level, const char *event)
+{
+    add_time(line);
+    add_field(line, "level", level_names[level]);
+    add_field(line, "msg", event);
+}
+
+void log_pairs(enum log_level level, const char *event, const char *route, const char *const *pairs,
+               size_t count)
+{
+    if (!log_wants(level))
+        return;
+    struct buffer line = {0};
+    begin_line(&line, level, event);
+    add_field(&line, "route", route);
+    for (size_t i = 0; i + 1 < count; i += 2)
+        add_field(&line, pairs[i], pairs[i + 1]);
+    write_line(&line);
+}
+
 void log_line(enum log_level level, const char *event, ...)
 {
     if (!log_wants(level))
         return;
     struct buffer line = {0};
-    add_time(&line);
-    add_field(&line, "level", level_names[level]);
-    add_field(&line, "msg", event);
+    begin_line(&line, level, event);
     va_list args;
     va_start(args, event);
     for (const char *name = va_arg(args, const char *); name; name = va_arg(args, const char *)) {

@@ -12,6 +12,7 @@
 #define ONLYONCE_LOG_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARNING, LOG_LEVEL_ERROR };
 enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
@@ -19,6 +20,10 @@ enum log_format { LOG_FORMAT_LOGFMT, LOG_FORMAT_JSON };
 void log_setup(enum log_level least, enum log_format format);
 int log_wants(enum log_level level); /* so that costly fields are made only where they show */
 void log_line(enum log_level level, const char *event, ...) __attribute__((sentinel));
+
+/* A line about a route, with `count` texts that are names and values in turn. */
+void log_pairs(enum log_level level, const char *event, const char *route, const char *const *pairs,
+               size_t count);
 
 #define LOG_DEBUG(...) log_line(LOG_LEVEL_DEBUG, __VA_ARGS__)
 #define LOG_INFO(...) log_line(LOG_LEVEL_INFO, __VA_ARGS__)

@@ -113,7 +113,8 @@ const struct option options[] = {
     {"routes[].to.unconfirmed", OPTION_NUMBER, 0, ROUTE(to.unconfirmed), "500", "1", "65535", NULL,
      "Copies in flight, and so the most that one crash leaves in doubt."},
     {"routes[].park.queue", OPTION_ENTITY, OPTION_DERIVED, ROUTE(park.queue), "<from.queue>.parked", NULL, NULL, NULL,
-     "The parking queue, for messages that cannot be handled. It is made if it is missing."},
+     "The parking queue, for messages that cannot be handled. Like the inbound queue it is made if it is "
+     "missing, unless from.declare is false."},
     {"routes[].park.queue_type", OPTION_WORD, 0, ROUTE(park.queue_type), "quorum", NULL, NULL, queue_types,
      "Its type, where it has to be made."},
     {"routes[].key", OPTION_TEXT, OPTION_LIST | OPTION_REQUIRED, ROUTE(key), "message_id", NULL, NULL, NULL,

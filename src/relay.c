@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SHORT_TEXT_MAX 255 /* of an exchange or a routing key, by AMQP */
 #define LOOK_EVERY_MS 1000
 #define MOST_SLEEP_MS 1000
 
@@ -233,6 +234,25 @@ static void read_content(struct relay *r, struct message *m)
             key_fingerprint(route->key_rule, route->fingerprint == FINGERPRINT_BODY_JSON, m->body);
 }
 
+static void take_origin(struct span table, const char *name, struct span *out)
+{
+    struct header h;
+    if (header_find(table, span_of(name), &h) && (h.type == 'S' || h.type == 'x') &&
+        h.value.len <= SHORT_TEXT_MAX)
+        *out = h.value;
+}
+
+/* However a parked message was put back: it is what it was, for its key, and for where its copy
+ * goes. */
+static void restore_origin(struct message *m)
+{
+    struct properties p;
+    if (m->delivery.kind != DELIVERY_PUT_BACK || !properties_read(m->properties, &p))
+        return;
+    take_origin(p.value[PROPERTY_HEADERS], "x-onlyonce-exchange", &m->exchange);
+    take_origin(p.value[PROPERTY_HEADERS], "x-onlyonce-routing-key", &m->routing_key);
+}
+
 /* What headers and properties alone decide. What is left undecided is claimed. */
 static void admit(struct relay *r, struct message *m)
 {
@@ -241,6 +261,7 @@ static void admit(struct relay *r, struct message *m)
     m->facts.rejectable = source_dead_letters(r->source);
     m->attempt = 1;
     m->delivery = delivery_read(m->properties, m->redelivered, &r->origin);
+    restore_origin(m);
     read_content(r, m);
     r->bytes += message_size(m);
     enter(r, m, PLACE_FRESH);
