@@ -24,6 +24,12 @@ routes:
     key: [message_id]
     window: 24h
     on_dead_lettered: check
+  - name: events
+    from: {exchange: events, queue: events.in, queue_type: classic}
+    to: {exchange: events.out}
+    park: {queue_type: classic}
+    key: ["routing_key + message_id"]
+    window: 24h
   - name: next
     from: {queue: next.in, queue_type: classic}
     to: {queue: next.work, queue_type: classic}
@@ -69,6 +75,7 @@ rig_redis_start --appendonly no
 rig_rabbit_start
 {
   retries jobs quorum && retries checked classic &&
+    rig_queues exchange events.out topic &&
     rig_queues declare next.dead x-dead-letter-exchange= x-dead-letter-routing-key=next.in
 } || rig_die "the queues are made"
 configure >"$CONFIG"
@@ -157,3 +164,16 @@ rig_check "a duplicate that is another route's retry is parked, reason other_rou
   rig_takes next.in.parked 1 '.[0].body == "failed" and
     .[0].headers["x-onlyonce-reason"] == "other_route"'
 rig_check "and the first of that key went through" fence next 2 '.[0].body == "first"'
+
+# A parked message that is put back by way of the default exchange, and so with another routing key.
+origin_is_kept() {
+  rig_queues declare events.work && rig_queues bind events.work events.out good.a &&
+    put_back events >/dev/null &&
+    rig_takes events.work 1 '.[0].routing_key == "good.a" and
+      .[0].headers["x-onlyonce-key"] == "good.a,e1" and .[0].headers["x-onlyonce-attempt"] == 2'
+}
+
+rig_relay_ready relay events.in
+rig_post --exchange events --routing-key good.a --message-id e1
+rig_check "unroutable: parked" rig_wait_depth events.in.parked 1 20
+rig_check "put back by any way, it goes where it was to go" origin_is_kept
