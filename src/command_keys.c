@@ -134,8 +134,7 @@ static int release_from_stdin(const struct command_store *s, bool force)
     char *line = NULL;
     size_t size = 0;
     int worst = EXIT_OK;
-    ssize_t len;
-    while (worst != EXIT_UNREACHABLE && (len = getline(&line, &size, stdin)) >= 0) {
+    while (worst != EXIT_UNREACHABLE && getline(&line, &size, stdin) >= 0) {
         line[strcspn(line, "\t\r\n")] = '\0'; /* A line of `list` will do. */
         if (!line[0])
             continue;
