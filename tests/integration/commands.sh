@@ -171,7 +171,7 @@ misuses_result() {
 
 forward c1 >/dev/null
 rig_check "complete without a key: 2" misused onlyonce complete pay
-rig_check "complete with a result that is not JSON: 2, and says so" misuses_result 'not valid JSON.*"done"' done
+rig_check "complete with a result that is not JSON: 2, and says so" misuses_result 'not valid JSON.*"done"' "done"
 rig_check "with an empty one: 2" misuses_result 'not valid JSON' ''
 rig_check "with half of one: 2" misuses_result 'not valid JSON' '{"a":1'
 longest="\"$(printf '%4094s' '' | tr ' ' x)\""

@@ -262,7 +262,8 @@ queue_deleted_begin() {
   done
   if stays_empty "$CHAOS_WORK"; then
     collector_stop
-    if [ "$(rig_queue_depth "$CHAOS_WORK")" = 0 ]; then
+    # What it had not acknowledged comes back to the queue, where it counts again.
+    if stays_empty "$CHAOS_WORK"; then
       rig_queues delete "$CHAOS_WORK" && deleted=true
     fi
   fi
