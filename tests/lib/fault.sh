@@ -58,7 +58,7 @@ fault_proxy() {
   FAULT_PORTS[$1]=$RIG_PORT
   "$RIG_BUILD/tests/proxy" --listen "$RIG_PORT" --to "$2" --control "$RIG_DIR/$1.fifo" \
     >>"$RIG_DIR/$1.log" 2>&1 &
-  RIG_RELAYS[$1]=$! # to be stopped with the relays
+  RIG_RELAYS["proxy $1"]=$! # to be stopped with the relays, whose names these are not
   rig_wait_until "rig_port_answers ${FAULT_PORTS[$1]} && [ -p '$RIG_DIR/$1.fifo' ]" 10 ||
     rig_die "proxy $1 started"
 }
