@@ -49,13 +49,13 @@ struct record claim_new(const struct delivery *d, const char *session, uint64_t 
 }
 
 /* A claim over a record of the same life: what was counted of it goes on. */
-static struct record pending_over(const struct record_life *before, const char *session,
-                                  uint64_t claim, uint32_t number, int64_t now)
+static struct record pending_over(const struct delivery *d, const struct record_life *before,
+                                  const char *session, uint64_t claim, uint32_t number, int64_t now)
 {
     struct record r = pending(session, claim, number, before->first_seen, now);
     r.now.duplicates = before->duplicates;
     r.now.last_duplicate = before->last_duplicate;
-    r.now.fingerprint = before->fingerprint;
+    r.now.fingerprint = d->fingerprint; /* What goes out is this delivery's content. */
     r.before = *before;
     return r;
 }
@@ -88,8 +88,9 @@ static struct decision conflict(const struct delivery *d, const struct record *m
     case CONFLICT_DROP: break;
     case CONFLICT_PARK: out = park(PARK_CONFLICT); break;
     case CONFLICT_FORWARD:
-        out = claim(pending_over(&met->now, session, number, number_after(attempt), now));
-        out.next.now.fingerprint = d->fingerprint;
+        out = claim(pending_over(d, &met->now, session, number, number_after(attempt), now));
+        /* What the broker delivers a second time may be what was forwarded before. */
+        out.next.now.in_doubt = d->redelivered;
         break;
     }
     out.conflict = true;
@@ -118,7 +119,7 @@ static struct decision come_back_over(const struct delivery *d, const struct rec
     if (rules->check_dead_lettered && d->kind == DELIVERY_RETRY &&
         before->state == RECORD_FORWARDED)
         return park(PARK_DEAD_LETTERED);
-    struct record next = pending_over(before, session, number, number_after(d->attempt), now);
+    struct record next = pending_over(d, before, session, number, number_after(d->attempt), now);
     /* Whether the parked one's earlier copy arrived is still not known. */
     next.now.in_doubt = before->state == RECORD_PARKED && before->in_doubt;
     return claim(next);
@@ -150,7 +151,7 @@ static struct decision meet_abandoned(const struct delivery *d, const struct rec
         arrived.ends = now + rules->window;
         return come_back_over(d, &arrived, session, number, now, rules);
     }
-    *next = pending_over(&met->now, session, number, met->now.number, now);
+    *next = pending_over(d, &met->now, session, number, met->now.number, now);
     next->before = (struct record_life){0}; /* A claim in doubt is never put back: rule 6. */
     next->now.in_doubt = true;
     return out;

@@ -130,7 +130,7 @@ const struct option options[] = {
      "Each duplicate begins its key's window anew."},
     {"routes[].window_completed", OPTION_DURATION, OPTION_DERIVED, ROUTE(window_completed),
      "the rest of window", "0s", "3650d", NULL,
-     "How long a key blocks once its message was reported complete. 0s: it is free at once."},
+     "How long a key blocks once its message was reported complete, within its window. 0s: it is free at once."},
     {"routes[].fingerprint", OPTION_WORD, 0, ROUTE(fingerprint), "none", NULL, NULL, fingerprint,
      "What two messages of a key must have in common, else they are in conflict: the body's bytes, or its JSON "
      "value (of a body that is not JSON, its bytes)."},

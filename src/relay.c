@@ -414,6 +414,8 @@ static void look_for_old(struct relay *r)
 
 static int64_t sleep_ms(const struct relay *r)
 {
+    if (r->replies_wait)
+        return 0;
     bool store_goes = r->session->open || !r->policy.store_failure_holds;
     if (r->counts[PLACE_FRESH] > 0 && store_goes && sink_room(r->sink) > r->counts[PLACE_CLAIMED])
         return 0;

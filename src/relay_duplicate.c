@@ -57,6 +57,8 @@ void relay_duplicate(struct relay *r, struct message *m, const struct record *kn
 {
     m->claim = *known;
     m->is_duplicate = true;
+    m->counted =
+        conflict; /* A conflict is no duplicate: it is counted apart, and moves no window. */
     m->facts.sends = false;
     if (conflict) {
         relay_say_conflict(r, m);

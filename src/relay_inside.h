@@ -32,6 +32,7 @@ struct relay {
     struct relay_wishes wishes;
     bool stopping;
     int64_t now;               /* clock_now() at the beginning of the tick */
+    bool replies_wait;         /* some are left for the next tick */
     int64_t next_due;          /* the earliest `due` in HELD, or earlier */
     int64_t next_look;         /* when to look for messages held for too long */
     int64_t next_refusal_line; /* when to log a refused copy again */

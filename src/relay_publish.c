@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "log.h"
 
+#define REPLIES_PATIENCE_MS 500 /* of a tick */
 #define RETURNS_BEFORE_PARKING 3
 #define REFUSAL_LINE_EVERY_MS 60000
 
@@ -64,8 +65,19 @@ static void cannot_publish(struct relay *r, struct message *m, const char *why)
         relay_cannot_write(r, m, why);
 }
 
+/* A reply may ask the store for a result: many of them, at a slow store, must not keep the relay
+ * from its heartbeats and its session. The rest goes on in the next tick. */
+static bool is_reply_for_later(struct relay *r, const struct message *m, size_t replied)
+{
+    bool later =
+        m->copy.target == TARGET_REPLY && replied > 0 && clock_now() - r->now > REPLIES_PATIENCE_MS;
+    r->replies_wait = r->replies_wait || later;
+    return later;
+}
+
 static void publish_those(struct relay *r, bool duplicates)
 {
+    size_t replied = 0;
     struct message *m, *next;
     for (m = TAILQ_FIRST(&r->places[PLACE_CLAIMED]); m; m = next) {
         next = TAILQ_NEXT(m, link);
@@ -76,8 +88,9 @@ static void publish_those(struct relay *r, bool duplicates)
             relay_replied(r, m, false);
             continue;
         }
-        if (sink_room(sink) == 0 || !may_publish(r, m))
+        if (sink_room(sink) == 0 || !may_publish(r, m) || is_reply_for_later(r, m, replied))
             continue;
+        replied += m->copy.target == TARGET_REPLY;
         fill_copy(r, m);
         switch (sink_publish(sink, m)) {
         case SINK_PUBLISHED: relay_move(r, m, EVENT_PUBLISHED); break;
@@ -95,6 +108,7 @@ static void publish_those(struct relay *r, bool duplicates)
  * become more than there is room for. */
 void relay_publish(struct relay *r)
 {
+    r->replies_wait = false;
     publish_those(r, false);
     publish_those(r, true);
 }

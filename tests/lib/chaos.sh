@@ -249,11 +249,26 @@ queue_full_end() {
   collector_start
 }
 
+# The work queues' limit. RabbitMQ 3.10 starts a quorum queue without its overflow setting, and tells it
+# that a moment later, when the queue can already be published to: until then, a queue with a limit
+# drops its oldest messages, though confirmed, instead of refusing new ones. So there is no limit
+# while a queue is made.
+limit_set() {
+  rig_rabbitctl set_policy full '^chaos\..*work$' \
+    "{\"max-length\":$CHAOS_FULL,\"overflow\":\"reject-publish\"}" --apply-to queues >/dev/null ||
+    rig_die "the work queues get a limit"
+}
+
+limit_clear() {
+  rig_rabbitctl clear_policy full >/dev/null || rig_die "the work queues' limit is lifted"
+}
+
 # Deleting a queue loses what is in it, and that must not look like a loss of the relay's, nor hide
 # one. So the relays stand still for a moment (less than a session), the collector empties the
 # queue, and it is deleted only if it stays empty; their connections live on.
 queue_deleted_begin() {
   local relay stopped=() deleted=false
+  limit_clear
   for relay in 1 2; do
     if [ -z "${CHAOS_BUSY[relay$relay]:-}" ] && rig_relay_is_running "relay$relay"; then
       kill -STOP "${RIG_RELAYS[relay$relay]}"
@@ -268,8 +283,10 @@ queue_deleted_begin() {
     fi
   fi
   [ ${#stopped[@]} = 0 ] || kill -CONT "${stopped[@]}"
-  [ -n "$CHAOS_COLLECTOR" ] || $deleted || collector_start
-  $deleted
+  $deleted && return
+  [ -n "$CHAOS_COLLECTOR" ] || collector_start
+  limit_set
+  return 1
 }
 
 # Whether it is empty for 0.7 s, within 2.5 s.
@@ -293,6 +310,7 @@ queue_deleted_end() {
   rig_queue_depth "$CHAOS_WORK" >/dev/null 2>&1 ||
     rig_queues declare "$CHAOS_WORK" x-queue-type=quorum ||
     rig_queue_depth "$CHAOS_WORK" >/dev/null || rig_die "the work queue is made again"
+  limit_set
   collector_start
 }
 
@@ -439,8 +457,12 @@ release_one() {
 # Only what was forwarded is reported complete, as workers do.
 complete_one() {
   local id=$1
-  echo "e $id 0 1"
-  publish_one "$id" && rig_wait_until "is_forwarded $id" 30 || return
+  publish_one "$id" || {
+    echo "e $id 0 1"
+    return
+  }
+  echo "e $id 1 1"
+  rig_wait_until "is_forwarded $id" 30 || return
   timeout 10 "$RIG_BUILD/onlyonce" complete -c "$RIG_DIR/direct.yaml" queue "$id" --result '{"ok":true}' >&2
   publish_one "$id"
 }

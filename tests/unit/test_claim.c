@@ -202,6 +202,25 @@ static void conflicts(void **state)
         if (got.verdict == VERDICT_PARK)
             assert_int_equal(got.reason, PARK_CONFLICT);
     }
+    struct delivery second = again;
+    second.fingerprint = 0xab;
+    struct claim_rules forward = rules;
+    forward.on_conflict = CONFLICT_FORWARD;
+    struct record recorded = read_record("1F 1 100 t200 e9000000 f00000000000000aa");
+    struct decision d = claim_decide(&second, &recorded, false, ME, 7, NOW, &forward);
+    same_record("redelivered: perhaps forwarded before", &d.next,
+                "1P 2 100 t5000000 d f00000000000000ab o" ME
+                ".7 <F 1 100 t200 e9000000 f00000000000000aa");
+    struct record abandoned = read_record("1P 1 100 t200 f00000000000000aa o" OTHER ".1");
+    d = claim_decide(&second, &abandoned, false, ME, 7, NOW, &rules);
+    same_record("a takeover bears what goes out", &d.next,
+                "1P 1 100 t5000000 d f00000000000000ab o" ME ".7");
+    struct delivery back = back1;
+    back.fingerprint = 0xab;
+    d = claim_decide(&back, &recorded, false, ME, 7, NOW, &rules);
+    same_record("and so does what was put back", &d.next,
+                "1P 2 100 t5000000 f00000000000000ab o" ME
+                ".7 <F 1 100 t200 e9000000 f00000000000000aa");
     struct delivery first = plain;
     first.fingerprint = 0xaa;
     struct record claim = claim_new(&first, ME, 7, NOW);
