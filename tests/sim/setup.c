@@ -68,6 +68,10 @@ static void choose_route(struct world *w)
     r->max_window = r->window;
     r->sliding = rng_chance(&w->rng, 300);
     r->window_completed = rng_chance(&w->rng, 300) ? rng_between(&w->rng, 0, 8000) : -1;
+    /* What followed another message of its key, and then was new, was held, and so may be
+     * overtaken. */
+    if (w->class == CLASS_QUIET)
+        r->window_completed = -1;
     w->store_config.name = r->store;
     w->store_config.session = rng_between(&w->rng, 6000, 12000);
     w->store_config.timeout = 1000;
