@@ -21,6 +21,7 @@ RIG_DIR=$(mktemp -d "${TMPDIR:-/tmp}/onlyonce-rig.XXXXXX")
 RIG_PORTS=${TMPDIR:-/tmp}/onlyonce-ports.$(id -u) # one empty folder for each port in use
 RIG_RESERVED=()
 RIG_FAILED=0
+RIG_OWNER=$BASHPID # the shell whose end stops everything
 RIG_RABBIT_LIB=/usr/lib/rabbitmq/bin # behind Debian's wrappers, which insist on a user
 declare -A RIG_RELAYS=()
 declare -A RIG_PIDS=()
@@ -346,6 +347,8 @@ rig_show_logs() {
 
 rig_end() {
   local code=$? name port
+  # A child that was stopped before it became another program is not the end.
+  [ "$BASHPID" = "$RIG_OWNER" ] || exit "$code"
   trap '' INT TERM
   for name in "${!RIG_RELAYS[@]}"; do
     rig_stop_pid "${RIG_RELAYS[$name]}" 12
