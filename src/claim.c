@@ -270,7 +270,8 @@ bool claim_count_duplicates(const struct record *met, uint32_t count, int64_t no
     struct record_life *life = &next->now;
     life->duplicates =
         life->duplicates > UINT32_MAX - count ? UINT32_MAX : life->duplicates + count;
-    life->last_duplicate = now;
+    if (life->last_duplicate < now) /* Another worker's clock may be ahead. */
+        life->last_duplicate = now;
     bool slides = rules->sliding && life->state != RECORD_PARKED; /* Rule 10 */
     if (slides && life->ends < now + rules->window)
         life->ends = now + rules->window;

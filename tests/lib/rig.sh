@@ -249,7 +249,7 @@ rig_queues() {
 # rig_takes QUEUE COUNT FILTER : takes COUNT messages; the jq filter, given them as one array, has
 # to be true. Put a fence behind messages that must not arrive: a last one, that does.
 rig_takes() {
-  if rig_take "$1" --count "$2" >"$RIG_DIR/taken.json" && jq -es "$3" "$RIG_DIR/taken.json"; then
+  if rig_take "$1" --count "$2" --wait 30000 >"$RIG_DIR/taken.json" && jq -es "$3" "$RIG_DIR/taken.json"; then
     return 0
   fi
   echo "$1 had, for $3:"
