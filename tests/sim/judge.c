@@ -1,5 +1,5 @@
 /*
- * The judge: what the broker and the relays do, against design.md, section 1. It knows which copies
+ * The judge: what the broker and the relays do, against docs/protocol.md. It knows which copies
  * really exist and which answers were really given, and trusts nothing that a relay believes.
  */
 #include "sink.h"

@@ -1,5 +1,5 @@
 /*
- * The judge: what relays write into the store, against design.md, section 2. Records are never
+ * The judge: what relays write into the store, against docs/protocol.md. Records are never
  * downgraded, nobody writes over another's live claim, doubt and notes stick, and only a confirm
  * makes a record.
  */

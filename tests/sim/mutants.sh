@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/sim/mutants.sh [SEEDS] - does the simulation notice? Each rule of design, section 2, is
+# tests/sim/mutants.sh [SEEDS] - does the simulation notice? Each rule of docs/protocol.md is
 # broken on purpose in a copy of src/, and the simulation has to fail. Prints one line for each
 # break: the rule, the first seed that failed, and what it said. The last line is
 # "N caught, N missed"; exit 1 if one was missed, or could not be made.

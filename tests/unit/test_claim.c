@@ -1,5 +1,5 @@
 /*
- * claim: the rules of design section 2 and its table of retries and put-backs, row by row. Records
+ * claim: the rules of docs/protocol.md and its table of retries and put-backs, row by row. Records
  * are written as the store holds them, so that a row reads like the design.
  */
 #include "claim.h"
