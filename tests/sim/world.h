@@ -14,8 +14,9 @@
  * A crash inside a turn makes the relay `dead`: from that moment none of its calls has an effect;
  * once its turn is over it is freed.
  *
- * The judge (judge.c) is told of everything that matters and checks docs/protocol.md and the promise,
- * by what the world knows, not by what the relay believes. The first broken rule fails the seed.
+ * The judge (judge.c) is told of everything that matters and checks docs/protocol.md and the
+ * promise, by what the world knows, not by what the relay believes. The first broken rule fails the
+ * seed.
  */
 #ifndef SIM_WORLD_H
 #define SIM_WORLD_H
