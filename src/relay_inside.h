@@ -87,14 +87,24 @@ void relay_cannot_write(struct relay *r, struct message *m, const char *why);
 int64_t relay_backoff(uint32_t tries, int64_t first, int64_t most);
 
 /* The batch: room for so many; the op of message i; asking about them all, fenced by the session.
- */
+ * One call is a round: what needs another one, message and op `from`, is kept at index `to`. Nobody
+ * asks about more than RELAY_BATCH_MOST at once, nor in more than RELAY_ROUNDS. */
+#define RELAY_BATCH_MOST 1000
+#define RELAY_ROUNDS 4
 void relay_want_batch(struct relay *r, size_t size);
 void relay_set_op(struct relay *r, size_t i, const struct record *expect,
                   const struct record *write);
 bool relay_apply(struct relay *r, size_t count);
+void relay_keep_op(struct relay *r, size_t to, size_t from);
+
+/* What is stored under its key is not onlyonce's. */
+void relay_say_foreign(struct relay *r, const struct message *m);
 
 void relay_publish(struct relay *r);
 void relay_confirm(struct relay *r);
+
+/* Its claim stands, as m->claim: where does its copy go? */
+void relay_aim(const struct relay *r, struct message *m);
 
 void relay_claim(struct relay *r);
 void relay_record(struct relay *r);

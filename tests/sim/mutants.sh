@@ -93,19 +93,19 @@ report rule break seed "what the simulation said"
 whole=$("$DIR/sim-whole" --seeds 1000 | grep -E '^seed [0-9]+ failed' | head -n 1)
 [ -z "$whole" ] || miss none "nothing is broken" "$whole"
 
-mutant 1 "a claim does not look at what it met" relay_store \
-  's/case STORE_MET: keep(r, met++, i); break;/case STORE_MET: claimed(r, m, \&op->write); break;/'
-mutant 1b "claims more than it can publish at once" relay_store \
+mutant 1 "a claim does not look at what it met" relay_claim \
+  's/case STORE_MET: relay_keep_op(r, met++, i); break;/case STORE_MET: claimed(r, m, \&op->write); break;/'
+mutant 1b "claims more than it can publish at once" relay_claim \
   's/room -= r->counts\[PLACE_CLAIMED\];/room += 50;/'
 mutant 2 "a fenced recording or release counts as done" relay_store \
   's/case STORE_FENCED: r->wishes.session_lost = true; break;/case STORE_FENCED: finish(r, m, \&op->write, event); break;/'
-mutant 2b "a fenced claim counts as made" relay_store \
+mutant 2b "a fenced claim counts as made" relay_claim \
   's/case STORE_FENCED: [^;]*;\n *relay_unclaim(r, m, NULL);/case STORE_FENCED: claimed(r, m, \&op->write);/'
 mutant 3 "publishes though its session may have lapsed" session \
   's/return s->open && now - s->renewed < s->life \* 2 \/ 3;/return s->open || now < 0;/'
 mutant 3b "claims are not moved to the next session" session \
   's/former, s->former_count, moves, count/former, s->former_count, moves, count * 0/'
-mutant 4 "several copies of a key at a time" relay_store \
+mutant 4 "several copies of a key at a time" relay_claim \
   's/if (follows(r, m))/if (m->tag == 0 \&\& follows(r, m))/'
 mutant 5 "somebody else's live claim means duplicate" claim \
   's/\.verdict = VERDICT_WAIT/.verdict = VERDICT_DUPLICATE/'
@@ -137,9 +137,9 @@ mutant 10 "a pending record lives only for the window" claim \
   's/return rules->window > DAY_MS ? rules->window : DAY_MS;/return rules->window;/'
 mutant 10b "the window starts at the claim" claim \
   's/r.now.since = now;\n *r.now.ends = now + rules->window;/r.now.ends = mine->now.since + rules->window + (now - now);/'
-mutant 11 "a foreign value means duplicate" relay_store \
+mutant 11 "a foreign value means duplicate" relay_claim \
   's/relay_hold(r, m, EVENT_BUSY, "what is stored under its key[^;]*;/relay_duplicate(r, m, \&op->met, false);/'
-mutant 11b "an unknown answer means mine" relay_store \
+mutant 11b "an unknown answer means mine" relay_claim \
   's/relay_hold(r, m, EVENT_STORE_UNKNOWN, waits_for_store, 0);/relay_move(r, m, EVENT_MINE);/'
 mutant back "a retry is taken for a duplicate" claim \
   's/if (comes_back(d) && met->now.number <= d->attempt)\n *return come_back_over/if (comes_back(d) \&\& met->now.number < d->attempt)\n            return come_back_over/'
