@@ -324,3 +324,24 @@ const struct route_config *config_route(const struct config *config, const char 
             return &config->routes[i];
     return NULL;
 }
+
+/* Which of the names is this one, or NULL. */
+static const char *find_name(struct span name, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (names[i] && span_is(name, names[i]))
+            return names[i];
+    return NULL;
+}
+
+const char *config_queue(const struct config *config, struct span name)
+{
+    const char *const reports[] = {config->completions.queue, config->completions.park};
+    const char *found = find_name(name, reports, 2);
+    for (size_t i = 0; i < config->route_count && !found; i++) {
+        const struct route_config *r = &config->routes[i];
+        const char *const queues[] = {r->from.queue, r->to.queue, r->park.queue};
+        found = find_name(name, queues, 3);
+    }
+    return found;
+}

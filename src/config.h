@@ -146,4 +146,8 @@ void config_free(struct config *config); /* NULL is fine */
 /* The route of that name, or NULL. */
 const struct route_config *config_route(const struct config *config, const char *name);
 
+/* The name, if it is that of an inbound, work or parking queue of any route, or of one of the
+ * completions' queues; or NULL. */
+const char *config_queue(const struct config *config, struct span name);
+
 #endif

@@ -1,59 +1,17 @@
 #include "config_check.h"
 
-#include "options.h"
+#include "config_inside.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define SECOND INT64_C(1000)
 #define MINUTE (60 * SECOND)
 #define HOUR (60 * MINUTE)
-#define QUORUM_PREFETCH 2000
-
-struct check {
-    struct config *config;
-    struct faults *faults;
-};
-
-struct path {
-    char text[64];
-};
-
-static struct path path_to(const char *list, size_t index, const char *field)
-{
-    struct path p;
-    snprintf(p.text, sizeof p.text, "%s[%zu]%s%s", list, index, *field ? "." : "", field);
-    return p;
-}
-
-static struct path route_path(size_t index, const char *field)
-{
-    return path_to("routes", index, field);
-}
 
 static struct path store_path(size_t index, const char *field)
 {
     return path_to("stores", index, field);
-}
-
-/* Whether the file has the field, readable or not. */
-static bool is_set(const struct check *c, struct path path)
-{
-    return node_find(c->faults->root, path.text, NULL) != NULL;
-}
-
-static void warn(struct check *c, char *line)
-{
-    struct strings *w = &c->config->warnings;
-    w->items = xrealloc(w->items, (w->count + 1) * sizeof *w->items);
-    w->items[w->count++] = line;
-}
-
-static bool same(const char *a, const char *b)
-{
-    return a && b && strcmp(a, b) == 0;
 }
 
 static void replace(char **text, const char *by)
@@ -206,111 +164,6 @@ static void compile_key(struct check *c, size_t index, struct route_config *r)
     free(lines);
 }
 
-/* RabbitMQ lets nobody declare these names; exchanges of the listed ones are there from the start.
- */
-static void check_reserved(struct check *c, struct path path, const char *name, bool is_exchange,
-                           const char *way_out)
-{
-    static const char *const present[] = {"amq.direct", "amq.fanout", "amq.headers", "amq.match",
-                                          "amq.topic"};
-    if (!name || strncmp(name, "amq.", 4) != 0)
-        return;
-    for (size_t i = 0; is_exchange && i < sizeof present / sizeof present[0]; i++)
-        if (strcmp(name, present[i]) == 0)
-            return;
-    faults_add(c->faults, path.text,
-               "%s begins with \"amq.\", which is reserved; choose another name%s",
-               faults_quote(name).text, way_out);
-}
-
-/* Bindings that do not do what they say. */
-static void check_bindings(struct check *c, size_t index, const struct route_config *r)
-{
-    struct path path = route_path(index, "from.bindings");
-    enum exchange_type type = r->from.exchange_type;
-    if (!is_set(c, path)) {
-        if (type == EXCHANGE_DIRECT)
-            faults_add(c->faults, path.text,
-                       "is missing: a direct exchange needs the routing keys to bind with");
-        return;
-    }
-    if (type == EXCHANGE_FANOUT || type == EXCHANGE_HEADERS)
-        warn(c, faults_line(c->faults, path.text,
-                            "a %s exchange looks at no routing keys: every message is bound",
-                            type == EXCHANGE_FANOUT ? "fanout" : "headers"));
-    for (size_t i = 0; type == EXCHANGE_DIRECT && i < r->from.bindings.count; i++)
-        if (r->from.bindings.items[i] && strpbrk(r->from.bindings.items[i], "*#"))
-            warn(c, faults_line(c->faults, path.text,
-                                "a direct exchange takes * and # literally, as in %s",
-                                faults_quote(r->from.bindings.items[i]).text));
-}
-
-static void check_from(struct check *c, size_t index, const struct route_config *r)
-{
-    if (r->from.queue_type == QUEUE_QUORUM && r->from.prefetch > QUORUM_PREFETCH)
-        faults_add(c->faults, route_path(index, "from.prefetch").text,
-                   "%" PRId64 " is more than the %d that a quorum queue allows; write less, or set "
-                   "queue_type: classic",
-                   r->from.prefetch, QUORUM_PREFETCH);
-    if (r->from.declare) {
-        const char *way_out = ", or set declare: false if it exists";
-        check_reserved(c, route_path(index, "from.queue"), r->from.queue, false, way_out);
-        check_reserved(c, route_path(index, "from.exchange"), r->from.exchange, true, way_out);
-    }
-    if (r->from.exchange) {
-        check_bindings(c, index, r);
-        return;
-    }
-    static const char *const needy[] = {"from.exchange_type", "from.bindings"};
-    for (size_t i = 0; i < 2 && !is_set(c, route_path(index, "from.exchange")); i++)
-        if (is_set(c, route_path(index, needy[i])))
-            faults_add(c->faults, route_path(index, needy[i]).text,
-                       "means nothing without from.exchange; set that, or leave this out");
-}
-
-static void check_to(struct check *c, size_t index, struct route_config *r)
-{
-    bool queue = is_set(c, route_path(index, "to.queue"));
-    bool exchange = is_set(c, route_path(index, "to.exchange"));
-    if (!queue && !exchange)
-        faults_add(c->faults, route_path(index, "to").text,
-                   "has neither queue nor exchange; write, for example, queue: payments.work");
-    if (queue && exchange)
-        faults_add(c->faults, route_path(index, "to.exchange").text,
-                   "is set, and so is to.queue; leave one of them out");
-    if (!exchange && queue && is_set(c, route_path(index, "to.routing_key")))
-        faults_add(c->faults, route_path(index, "to.routing_key").text,
-                   "needs to.exchange: a queue is reached by its own name");
-    if (exchange && !queue && is_set(c, route_path(index, "to.queue_type")))
-        faults_add(c->faults, route_path(index, "to.queue_type").text,
-                   "means nothing without to.queue; leave it out");
-    if (r->to.declare)
-        check_reserved(c, route_path(index, "to.queue"), r->to.queue, false,
-                       ", or set declare: false if it exists");
-    if (!is_set(c, route_path(index, "on_unroutable")))
-        r->on_unroutable = exchange ? UNROUTABLE_PARK : UNROUTABLE_HOLD;
-}
-
-static void check_park(struct check *c, size_t index, struct route_config *r)
-{
-    struct path path = route_path(index, "park.queue");
-    if (!r->park.queue && !is_set(c, path) && r->from.queue) {
-        r->park.queue = xasprintf("%s.parked", r->from.queue);
-        if (strlen(r->park.queue) > 255)
-            faults_add(
-                c->faults, path.text,
-                "would be from.queue and \".parked\", which is more than AMQP's 255 bytes; set it");
-    }
-    if (is_set(c, path) || !r->from.declare)
-        check_reserved(c, path, r->park.queue, false, "");
-    if (same(r->park.queue, r->from.queue))
-        faults_add(c->faults, path.text,
-                   "is the inbound queue itself: parked messages would come straight back");
-    if (same(r->park.queue, r->to.queue))
-        faults_add(c->faults, path.text,
-                   "is the work queue: workers would get what was parked; write another queue");
-}
-
 /* What follows from the window where nothing else is written. */
 static void derive_windows(struct check *c, size_t index, struct route_config *r)
 {
@@ -339,180 +192,6 @@ static void check_times(struct check *c, size_t index, const struct route_config
         warn(c, faults_line(c->faults, route_path(index, "hold_limit").text,
                             "is above 15m, half of RabbitMQ's default consumer timeout: raise "
                             "consumer_timeout there, or the broker closes the channel"));
-}
-
-/* ---- Routes that lead back ---- */
-
-/* Whether the words of a routing key match a topic exchange's pattern: "*" is one word, "#" any
- * number. On a mismatch only the last "#" can have been too short: it takes one word more. */
-static bool topic_matches(const char *pattern, const char *key)
-{
-    const char *p = *pattern ? pattern : NULL; /* no text has no words */
-    const char *k = *key ? key : NULL;
-    const char *retry_p = NULL;
-    const char *retry_k = NULL;
-    for (;;) {
-        size_t p_len = p ? strcspn(p, ".") : 0;
-        size_t k_len = k ? strcspn(k, ".") : 0;
-        const char *k_next = k && k[k_len] ? k + k_len + 1 : NULL;
-        if (p && p_len == 1 && *p == '#') {
-            retry_p = p = p[1] ? p + 2 : NULL;
-            retry_k = k;
-        } else if (p && k &&
-                   ((p_len == 1 && *p == '*') || (p_len == k_len && memcmp(p, k, k_len) == 0))) {
-            p = p[p_len] ? p + p_len + 1 : NULL;
-            k = k_next;
-        } else if (!p && !k) {
-            return true;
-        } else if (!retry_k) {
-            return false;
-        } else {
-            size_t len = strcspn(retry_k, ".");
-            k = retry_k = retry_k[len] ? retry_k + len + 1 : NULL;
-            p = retry_p;
-        }
-    }
-}
-
-/* Whether the bindings of a route surely catch what is published with a routing key (NULL: any). */
-static bool catches(const struct route_config *r, const char *key)
-{
-    if (r->from.exchange_type == EXCHANGE_FANOUT || r->from.exchange_type == EXCHANGE_HEADERS)
-        return true;
-    for (size_t i = 0; i < r->from.bindings.count; i++) {
-        const char *binding = r->from.bindings.items[i];
-        if (!binding)
-            continue;
-        if (r->from.exchange_type == EXCHANGE_DIRECT ? same(key, binding)
-            : key                                    ? topic_matches(binding, key)
-                                                     : strcmp(binding, "#") == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Whether the copies of `a` surely arrive in the inbound queue of `b`. */
-static bool leads_to(const struct route_config *a, const struct route_config *b)
-{
-    if (same(a->to.queue, b->from.queue))
-        return true;
-    if (!same(a->to.exchange, b->from.exchange))
-        return false;
-    return (a == b && !a->to.routing_key) || catches(b, a->to.routing_key);
-}
-
-static void check_duplicates_lead(struct check *c, size_t index, const struct route_config *r)
-{
-    struct path path = route_path(index, "duplicates.exchange");
-    const char *key = r->duplicates.routing_key;
-    const char *work_key = r->to.routing_key;
-    if (same(r->duplicates.exchange, r->from.exchange) && (!key || catches(r, key)))
-        faults_add(c->faults, path.text,
-                   "leads back to the inbound queue: a binding of from.exchange catches %s",
-                   key ? faults_quote(key).text
-                       : "the message's own routing key; set duplicates.routing_key, or publish "
-                         "elsewhere");
-    if (same(r->duplicates.exchange, r->to.exchange) &&
-        (same(key, work_key) || (!key && !work_key)))
-        warn(c,
-             faults_line(c->faults, path.text,
-                         "is to.exchange, with the same routing key: workers get the duplicates, "
-                         "unless a binding by headers keeps them away"));
-}
-
-static void check_duplicates(struct check *c, size_t index, const struct route_config *r)
-{
-    struct path path = route_path(index, "duplicates.exchange");
-    struct path key_path = route_path(index, "duplicates.routing_key");
-    bool exchange = is_set(c, path);
-    if (r->on_duplicate == DUPLICATE_PUBLISH && !exchange)
-        faults_add(c->faults, path.text,
-                   "is missing, and on_duplicate is publish; write, for example, exchange: "
-                   "payments.duplicates");
-    if (r->on_duplicate == DUPLICATE_DROP && r->duplicates.exchange)
-        faults_add(c->faults, path.text,
-                   "means nothing without on_duplicate: publish; write that, or leave this out");
-    if (!exchange && is_set(c, key_path))
-        faults_add(c->faults, key_path.text,
-                   "means nothing without duplicates.exchange; set that, or leave this out");
-    check_duplicates_lead(c, index, r);
-}
-
-/* Marks every route that copies of `from` reach, directly or through other routes. */
-static void follow(const struct config *config, size_t from, bool *reached)
-{
-    for (size_t i = 0; i < config->route_count; i++)
-        if (!reached[i] && leads_to(&config->routes[from], &config->routes[i])) {
-            reached[i] = true;
-            follow(config, i, reached);
-        }
-}
-
-static void check_loop(struct check *c, size_t index)
-{
-    const struct config *config = c->config;
-    const struct route_config *r = &config->routes[index];
-    struct path path = route_path(index, r->to.exchange ? "to.exchange" : "to.queue");
-    if (same(r->to.queue, r->from.queue)) {
-        faults_add(c->faults, path.text,
-                   "is the inbound queue itself: copies would come straight back");
-        return;
-    }
-    if (leads_to(r, r)) {
-        faults_add(c->faults, path.text,
-                   "leads back to the inbound queue: a binding of from.exchange catches %s",
-                   r->to.routing_key ? faults_quote(r->to.routing_key).text
-                                     : "the message's own routing key; set to.routing_key, or "
-                                       "publish elsewhere");
-        return;
-    }
-    bool *reached = xcalloc(config->route_count, sizeof *reached);
-    follow(config, index, reached);
-    if (reached[index])
-        faults_add(c->faults, path.text,
-                   "leads back to the inbound queue through other routes; break the circle");
-    free(reached);
-}
-
-/* ---- Completions ---- */
-
-/* A queue of the completions is used for nothing else. */
-static void check_apart(struct check *c, const char *field, const char *name, const char *other,
-                        struct path others)
-{
-    if (same(name, other))
-        faults_add(c->faults, field, "%s is %s, too; write another queue", faults_quote(name).text,
-                   others.text);
-}
-
-static void check_completions(struct check *c)
-{
-    struct completions_config *f = &c->config->completions;
-    const struct path queue = {"completions.queue"};
-    const struct path park = {"completions.park"};
-    if (!is_set(c, queue) && is_set(c, park))
-        faults_add(c->faults, park.text,
-                   "means nothing without completions.queue; set that, or leave this out");
-    if (!f->queue)
-        return;
-    if (!f->park && !is_set(c, park)) {
-        f->park = xasprintf("%s.parked", f->queue);
-        if (strlen(f->park) > 255)
-            faults_add(c->faults, park.text,
-                       "would be completions.queue and \".parked\", which is more than AMQP's 255 "
-                       "bytes; set it");
-    }
-    check_reserved(c, queue, f->queue, false, "");
-    check_reserved(c, is_set(c, park) ? park : queue, f->park, false, "");
-    check_apart(c, park.text, f->park, f->queue, queue);
-    for (size_t i = 0; i < c->config->route_count; i++) {
-        const struct route_config *r = &c->config->routes[i];
-        check_apart(c, queue.text, f->queue, r->from.queue, route_path(i, "from.queue"));
-        check_apart(c, queue.text, f->queue, r->to.queue, route_path(i, "to.queue"));
-        check_apart(c, queue.text, f->queue, r->park.queue, route_path(i, "park.queue"));
-        check_apart(c, park.text, f->park, r->from.queue, route_path(i, "from.queue"));
-        check_apart(c, park.text, f->park, r->to.queue, route_path(i, "to.queue"));
-    }
 }
 
 /* ---- Routes among each other ---- */
@@ -544,9 +223,7 @@ static void check_route(struct check *c, size_t index)
         r->scope = xstrdup(r->name);
     choose_store(c, index, r);
     compile_key(c, index, r);
-    check_from(c, index, r);
-    check_to(c, index, r);
-    check_park(c, index, r);
+    config_check_queues(c, index);
     derive_windows(c, index, r);
     check_times(c, index, r);
     for (size_t i = 0; i < index; i++)
@@ -561,9 +238,6 @@ void config_check(struct config *config, struct faults *faults)
         check_store(&c, i);
     for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
         check_route(&c, i);
-    check_completions(&c);
-    for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
-        check_loop(&c, i);
-    for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)
-        check_duplicates(&c, i, &config->routes[i]);
+    config_check_completions(&c);
+    config_check_leads(&c);
 }

@@ -17,11 +17,12 @@
 
 /* ---- Life of a relay ---- */
 
-struct relay *relay_new(const struct route_config *route, struct source *source, struct sink *sink,
-                        struct sink *replies, struct store *store, struct session *session,
-                        struct route_stats *stats)
+struct relay *relay_new(const struct config *config, const struct route_config *route,
+                        struct source *source, struct sink *sink, struct sink *replies,
+                        struct store *store, struct session *session, struct route_stats *stats)
 {
     struct relay *r = xcalloc(1, sizeof *r);
+    r->config = config;
     r->route = route;
     r->source = source;
     r->sink = sink;

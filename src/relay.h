@@ -33,11 +33,11 @@ struct relay_wishes {
     bool give_back;    /* hold_limit is over: close the source, and look again at the sink */
 };
 
-/* The links and the session belong to the caller and outlive the relay. `replies`: NULL, unless the
- * route answers duplicates. */
-struct relay *relay_new(const struct route_config *route, struct source *source, struct sink *sink,
-                        struct sink *replies, struct store *store, struct session *session,
-                        struct route_stats *stats)
+/* For a route of the configuration. The links and the session belong to the caller and outlive the
+ * relay. `replies`: NULL, unless the route answers duplicates. */
+struct relay *relay_new(const struct config *config, const struct route_config *route,
+                        struct source *source, struct sink *sink, struct sink *replies,
+                        struct store *store, struct session *session, struct route_stats *stats)
     __attribute__((returns_nonnull, warn_unused_result));
 void relay_free(struct relay *r); /* forgets everything, as a crash would */
 

@@ -24,14 +24,26 @@ static void aim(struct message *m, enum target target)
     m->copy.unchecked = false;
 }
 
+/* A queue of ours is no sender's: an answer there would be taken for work, or go round. */
+static bool is_ours(struct relay *r, const struct message *m, struct span reply_to)
+{
+    const char *queue = config_queue(r->config, reply_to);
+    if (!queue)
+        return false;
+    stats_add(r->stats, STAT_REPLIES_DROPPED, 1);
+    LOG_WARNING("a duplicate is not answered: its reply_to is a queue of this configuration",
+                "route", r->route->name, "key", m->key, "reply_to", queue, NULL);
+    return true;
+}
+
 /* Whether its sender waits for a reply, and where; it is to be published next then. */
-static bool aim_reply(const struct relay *r, struct message *m)
+static bool aim_reply(struct relay *r, struct message *m)
 {
     struct properties p;
     if (!r->route->reply || !properties_read(m->properties, &p) || !p.present[PROPERTY_REPLY_TO])
         return false;
     struct span to = p.value[PROPERTY_REPLY_TO];
-    if (to.len == 0 || span_is(to, SINK_DIRECT_REPLY))
+    if (to.len == 0 || span_is(to, SINK_DIRECT_REPLY) || is_ours(r, m, to))
         return false;
     m->reply_to = to;
     aim(m, TARGET_REPLY);

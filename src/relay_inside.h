@@ -12,6 +12,7 @@
 #include "relay.h"
 
 struct relay {
+    const struct config *config;
     const struct route_config *route;
     struct source *source;
     struct sink *sink;

@@ -70,7 +70,8 @@ struct worker *worker_new(const struct config *config, const struct route_config
     w->replies = route->reply ? sink_new(config, route) : NULL;
     w->store = store_new(route->store_config, route->scope);
     w->session.life = route->store_config->session;
-    w->relay = relay_new(route, w->source, w->sink, w->replies, w->store, &w->session, stats);
+    w->relay =
+        relay_new(config, route, w->source, w->sink, w->replies, w->store, &w->session, stats);
     for (size_t i = 0; i < LINK_COUNT; i++)
         w->outages[i] = (struct outage){.route = route->name, .link = link_names[i]};
     w->random = (uint64_t)clock_now() * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)index + 1;

@@ -169,7 +169,7 @@ static const char every_field[] =
     "    workers: 64\n"
     "    from: {queue: in, exchange: x, exchange_type: direct, bindings: ['', k],\n"
     "           queue_type: classic, declare: false, prefetch: 65535, buffer: 1024KiB}\n"
-    "    to: {exchange: y, routing_key: '', declare: false, unconfirmed: 1}\n"
+    "    to: {exchange: y, routing_key: '', unconfirmed: 1}\n"
     "    park: {queue: p, queue_type: classic}\n"
     "    key: ['a = message_id', 'b = header:x']\n"
     "    window: 3650d\n"
@@ -184,7 +184,9 @@ static const char every_field[] =
     "    on_conflict: forward\n"
     "    on_dead_lettered: check\n"
     "    hold_limit: 15m\n"
-    "  - {name: b, store: one, from: {queue: in2}, to: {queue: w}, key: [body], window: 1h,\n"
+    "  - {name: b, store: one, from: {queue: in2}, to: {queue: w, declare: false, queue_type: "
+    "classic},\n"
+    "     key: [body], window: 1h,\n"
     "     on_store_failure: park, on_unroutable: park}\n";
 
 static void test_every_field(void **state)
@@ -220,7 +222,6 @@ static void test_every_field(void **state)
     assert_int_equal(r->from.buffer, 1 << 20);
     assert_string_equal(r->to.exchange, "y");
     assert_string_equal(r->to.routing_key, "");
-    assert_false(r->to.declare);
     assert_int_equal(r->to.unconfirmed, 1);
     assert_string_equal(r->park.queue, "p");
     assert_int_equal(r->park.queue_type, QUEUE_CLASSIC);
@@ -239,6 +240,8 @@ static void test_every_field(void **state)
     assert_int_equal(r->on_dead_lettered, DEAD_LETTERED_CHECK);
     assert_int_equal(r->hold_limit, 900000);
     assert_ptr_equal(c->routes[1].store_config, &c->stores[0]);
+    assert_false(c->routes[1].to.declare);
+    assert_int_equal(c->routes[1].to.queue_type, QUEUE_CLASSIC);
     assert_int_equal(c->routes[1].on_store_failure, STORE_FAILURE_PARK);
     assert_int_equal(c->routes[1].on_unroutable, UNROUTABLE_PARK);
     assert_int_equal(c->warnings.count, 0);
@@ -583,6 +586,8 @@ static const struct case_of_fault contradictions[] = {
      "3: routes[0].to.routing_key: needs to.exchange: a queue is reached by its own name"},
     {"type of an exchange", NULL, NULL, TO_("exchange: e, queue_type: quorum"),
      "3: routes[0].to.queue_type: means nothing without to.queue; leave it out"},
+    {"declaring an exchange", NULL, NULL, TO_("exchange: e, declare: true"),
+     "3: routes[0].to.declare: means nothing without to.queue; leave it out"},
     {"work queue is inbound", NULL, NULL, TO_("queue: in"),
      "3: routes[0].to.queue: is the inbound queue itself: copies would come straight back"},
     {"parking queue is inbound", NULL, NULL, ROUTE ", park: {queue: in}",
@@ -621,24 +626,94 @@ static const struct case_of_fault contradictions[] = {
      "3: routes[1].name: \"a\" is the name of routes[0], too; names differ|3: "
      "routes[1].from.queue: \"in\" is the inbound queue of routes[0], too; a queue has one "
      "route"},
-    {"a circle", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {queue: q2}, " REST "}, {name: b, from: {queue: q2}, "
-     "to: {queue: q1}, " REST "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
-     "3: routes[0].to.queue: leads back to the inbound queue through other routes; break the "
-     "circle|3: routes[1].to.queue: leads back to the inbound queue through other routes; "
-     "break the circle"},
-    {"a circle through an exchange", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {exchange: x}, " REST
-     "}, {name: b, from: {queue: q2, exchange: x}, to: {queue: q1}, " REST,
-     "3: routes[0].to.exchange: leads back to the inbound queue through other routes; break "
-     "the circle|3: routes[1].to.queue: leads back to the inbound queue through other "
-     "routes; break the circle"},
 };
 
 static void test_contradictions(void **state)
 {
     (void)state;
     expect_all(contradictions, COUNT(contradictions));
+}
+
+/* A circle is said once, at the first of its routes and the field by which it begins there. */
+#define CIRCLE(route, field, through)                                                              \
+    "3: routes[" route "]." field ": leads back to routes[" route "].from.queue through " through  \
+    ": messages would go round; break the circle"
+
+static const struct case_of_fault circles[] = {
+    {"destinations", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {queue: q2}, " REST "}, {name: b, from: {queue: q2}, "
+     "to: {queue: q1}, " REST "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
+     CIRCLE("0", "to.queue", "routes[1].to.queue")},
+    {"an exchange", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {exchange: x}, " REST
+     "}, {name: b, from: {queue: q2, exchange: x}, to: {queue: q1}, " REST,
+     CIRCLE("0", "to.exchange", "routes[1].to.queue")},
+    {"parking queues", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {queue: w}, park: {queue: q2}, " REST
+     "}, {name: b, from: {queue: q2}, to: {queue: w}, park: {queue: q1}, " REST,
+     CIRCLE("0", "park.queue", "routes[1].park.queue")},
+    {"parking queues by their usual names", NULL, NULL,
+     "name: a, from: {queue: q}, to: {queue: w}, " REST
+     "}, {name: b, from: {queue: q.parked}, to: {queue: q}, " REST,
+     CIRCLE("0", "park.queue", "routes[1].to.queue")},
+    {"parked by the last one", NULL, NULL,
+     "name: z, from: {queue: q0}, to: {queue: q1}, " REST
+     "}, {name: a, from: {queue: q1}, to: {queue: q2}, " REST
+     "}, {name: b, from: {queue: q2}, to: {queue: q3}, " REST
+     "}, {name: c, from: {queue: q3}, to: {queue: w}, park: {queue: q1}, " REST,
+     CIRCLE("1", "to.queue", "routes[2].to.queue, then routes[3].park.queue")},
+    {"duplicates", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {queue: w}, on_duplicate: publish, duplicates: {exchange: x, "
+     "routing_key: k}, " REST
+     "}, {name: b, from: {queue: q2, exchange: x, bindings: [k]}, to: {queue: w}, park: {queue: "
+     "q1}, " REST,
+     CIRCLE("0", "duplicates.exchange", "routes[1].park.queue")},
+    {"two circles", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {queue: q2}, park: {queue: q3}, " REST
+     "}, {name: b, from: {queue: q2}, to: {queue: q1}, " REST
+     "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
+     CIRCLE("0", "to.queue", "routes[1].to.queue") "|" CIRCLE("0", "park.queue",
+                                                              "routes[2].to.queue")},
+    {"the shortest way", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {queue: w}, park: {queue: q2}, " REST
+     "}, {name: b, from: {queue: q2}, to: {queue: q3}, park: {queue: q1}, " REST
+     "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
+     CIRCLE("0", "park.queue", "routes[1].park.queue")},
+    {"straight back is said as such", NULL, NULL,
+     "name: a, from: {queue: q1}, to: {queue: q1}, park: {queue: q2}, " REST
+     "}, {name: b, from: {queue: q2}, to: {queue: q1}, " REST,
+     "3: routes[0].to.queue: is the inbound queue itself: copies would come straight back|" CIRCLE(
+         "0", "park.queue", "routes[1].to.queue")},
+};
+
+static void test_circles(void **state)
+{
+    (void)state;
+    expect_all(circles, COUNT(circles));
+}
+
+static void test_queues_of_ours(void **state)
+{
+    static const char *const ours[] = {"q1", "w",        "q1.parked",      "q2",
+                                       "p",  "reported", "reported.parked"};
+    static const char *const others[] = {"", "q", "q11", "x", "q2.parked", "answers"};
+    (void)state;
+    char *routes =
+        build(NULL, NULL,
+              "name: a, from: {queue: q1, exchange: x}, to: {queue: w}, " REST
+              "}, {name: b, from: {queue: q2}, to: {exchange: y}, park: {queue: p}, " REST);
+    char *text = xasprintf("%scompletions: {queue: reported}\n", routes);
+    struct config *c = load_good("queues of ours", span_of(text));
+    for (size_t i = 0; i < COUNT(ours); i++)
+        same_text(ours[i], config_queue(c, span_of(ours[i])), ours[i]);
+    for (size_t i = 0; i < COUNT(others); i++)
+        assert_null(config_queue(c, span_of(others[i])));
+    config_free(c);
+    c = load_good("without reports", span_of(routes));
+    assert_null(config_queue(c, span_of("reported")));
+    config_free(c);
+    free(text);
+    free(routes);
 }
 
 static void test_completions(void **state)
@@ -701,6 +776,20 @@ static void test_allowed(void **state)
         {"a chain", NULL,
          "name: a, from: {queue: q1}, to: {queue: q2}, " REST
          "}, {name: b, from: {queue: q2}, to: {queue: q3}, " REST},
+        {"parked for another route", NULL,
+         "name: a, from: {queue: q1}, to: {queue: w}, park: {queue: q2}, " REST
+         "}, {name: b, from: {queue: q2}, to: {queue: w}, " REST},
+        {"all the ways to another route", NULL,
+         "name: a, from: {queue: q1}, to: {queue: q2}, park: {queue: q4}, on_duplicate: publish, "
+         "duplicates: {exchange: x}, " REST
+         "}, {name: b, from: {queue: q2, exchange: x}, to: {queue: q3}, park: {queue: q4}, " REST
+         "}, {name: c, from: {queue: q4}, to: {queue: q3}, " REST},
+        {"back through a binding that may not catch it", NULL,
+         "name: a, from: {queue: q1, exchange: x, bindings: [a]}, to: {queue: w}, park: {queue: "
+         "q2}, " REST "}, {name: b, from: {queue: q2}, to: {exchange: x}, " REST},
+        {"parked together", NULL,
+         "name: a, from: {queue: q1}, to: {queue: w}, park: {queue: p}, " REST
+         "}, {name: b, from: {queue: q2}, to: {queue: w}, park: {queue: p}, " REST},
         {"one scope", NULL,
          "name: a, from: {queue: q1}, to: {queue: w}, " REST
          "}, {name: b, scope: a, from: {queue: q2}, to: {queue: w}, " REST},
@@ -1035,6 +1124,8 @@ int main(void)
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_faulty_fields),
         cmocka_unit_test(test_contradictions),
+        cmocka_unit_test(test_circles),
+        cmocka_unit_test(test_queues_of_ours),
         cmocka_unit_test(test_completions),
         cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_topic_patterns),
