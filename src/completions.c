@@ -4,7 +4,7 @@
 #include "log.h"
 #include "message.h"
 #include "outage.h"
-#include "report.h"
+#include "report_store.h"
 #include "sink.h"
 #include "source.h"
 
@@ -25,13 +25,6 @@
 #define STOP_PATIENCE_MS 8000 /* for confirms, once it is asked to stop */
 #define CLOSE_PATIENCE_MS 500 /* for the broker's answer to a close */
 
-/* The store of a route, opened when a report first needs it. */
-struct report_store {
-    const struct route_config *route;
-    struct store *store;
-    struct outage outage;
-};
-
 struct completions {
     struct route_config queues; /* ours, as source and sink want them */
     struct source *source;
@@ -40,8 +33,7 @@ struct completions {
     struct outage sink_outage;
     bool source_open;
     bool sink_open;
-    struct report_store *stores; /* one for each route */
-    size_t store_count;
+    struct report_stores *stores;
     uint64_t random;
 
     /* A report is in exactly one of these. */
@@ -87,16 +79,7 @@ struct completions *completions_new(const struct config *config)
     c->sink = sink_new(config, &c->queues);
     c->source_outage = (struct outage){.link = "completions source"};
     c->sink_outage = (struct outage){.link = "completions sink"};
-    c->store_count = config->route_count;
-    c->stores = xcalloc(c->store_count, sizeof *c->stores);
-    for (size_t i = 0; i < c->store_count; i++) {
-        const struct route_config *route = &config->routes[i];
-        c->stores[i] = (struct report_store){
-            .route = route,
-            .store = store_new(route->store_config, route->scope),
-            .outage = {.route = route->name, .link = "completions store"},
-        };
-    }
+    c->stores = report_stores_new(config);
     c->random = (uint64_t)clock_now() * UINT64_C(0x9e3779b97f4a7c15) + 1;
     TAILQ_INIT(&c->held);
     TAILQ_INIT(&c->parking);
@@ -145,9 +128,7 @@ void completions_free(struct completions *c)
     forget_all(c, &c->held);
     forget_all(c, &c->parking);
     forget_all(c, &c->sent);
-    for (size_t i = 0; i < c->store_count; i++)
-        store_free(c->stores[i].store);
-    free(c->stores);
+    report_stores_free(c->stores);
     if (c->wake_fd >= 0)
         close(c->wake_fd);
     free(c);
@@ -227,22 +208,6 @@ static void keep_source(struct completions *c, int64_t now)
         source_is_down(c, permanent);
 }
 
-/* Is the store there? Opens it if it is time to. */
-static bool reach_store(struct completions *c, struct report_store *s)
-{
-    bool permanent;
-    if (store_is_open(s->store))
-        return true;
-    if (c->stopping || !outage_is_due(&s->outage, clock_now()))
-        return false;
-    if (store_open(s->store, &permanent)) {
-        outage_ends(&s->outage, store_describe(s->store));
-        return true;
-    }
-    outage_begins(&s->outage, &c->random, store_error(s->store), false);
-    return false;
-}
-
 /* Held for too long: the broker would close the channel of a consumer that never acknowledges. */
 static void give_back(struct completions *c)
 {
@@ -263,21 +228,21 @@ static void park(struct completions *c, struct message *m, enum park_reason reas
     TAILQ_INSERT_TAIL(&c->parking, m, link);
 }
 
-static struct report_store *find_store(struct completions *c, struct span route)
+static void apply(struct completions *c, struct message *m)
 {
-    for (size_t i = 0; i < c->store_count; i++)
-        if (span_is(route, c->stores[i].route->name))
-            return &c->stores[i];
-    return NULL;
-}
-
-static void take_answer(struct completions *c, struct message *m, const struct report *report,
-                        struct report_store *s, enum report_answer answer)
-{
-    switch (answer) {
+    struct report report;
+    enum park_reason bad = report_read(m, &report);
+    if (bad == PARK_NONE && !report_stores_have(c->stores, report.route))
+        bad = PARK_UNKNOWN_ROUTE;
+    if (bad != PARK_NONE) {
+        park(c, m, bad);
+        return;
+    }
+    int64_t next_try;
+    switch (report_stores_apply(c->stores, &report, &next_try)) {
     case REPORT_DONE:
-        c->completed += report->release ? 0 : 1;
-        c->released += report->release ? 1 : 0;
+        c->completed += report.release ? 0 : 1;
+        c->released += report.release ? 1 : 0;
         settle(c, &c->held, m);
         break;
     case REPORT_ALREADY: settle(c, &c->held, m); break;
@@ -285,32 +250,8 @@ static void take_answer(struct completions *c, struct message *m, const struct r
     case REPORT_PENDING: park(c, m, PARK_PENDING); break;
     case REPORT_FOREIGN: park(c, m, PARK_FOREIGN); break;
     case REPORT_BUSY: m->due = clock_now() + RETRY_MS; break;
-    case REPORT_UNREACHABLE:
-        outage_begins(&s->outage, &c->random, store_error(s->store), false);
-        m->due = s->outage.next_try;
-        break;
+    case REPORT_UNREACHABLE: m->due = next_try; break;
     }
-}
-
-static void apply(struct completions *c, struct message *m)
-{
-    struct report report;
-    enum park_reason bad = report_read(m, &report);
-    struct report_store *s = find_store(c, report.route);
-    if (bad == PARK_NONE && !s)
-        bad = PARK_UNKNOWN_ROUTE;
-    if (bad != PARK_NONE) {
-        park(c, m, bad);
-        return;
-    }
-    if (!reach_store(c, s)) {
-        m->due = s->outage.next_try;
-        return;
-    }
-    take_answer(c, m, &report, s,
-                report.release
-                    ? report_release(s->store, report.key, report.first_seen, false)
-                    : report_complete(s->store, report.key, report.first_seen, report.result));
 }
 
 /* True: there is more to do at once. */
@@ -401,8 +342,7 @@ static void finish(struct completions *c)
     const uint64_t numbers[3] = {c->completed, c->released, c->parked};
     source_close(c->source, c->source_open ? CLOSE_PATIENCE_MS : 0);
     sink_close(c->sink, c->sink_open ? CLOSE_PATIENCE_MS : 0);
-    for (size_t i = 0; i < c->store_count; i++)
-        store_close(c->stores[i].store);
+    report_stores_close(c->stores);
     for (size_t i = 0; i < 3; i++)
         snprintf(counts[i], sizeof counts[i], "%llu", (unsigned long long)numbers[i]);
     LOG_INFO("completions end", "completed", counts[0], "released", counts[1], "parked", counts[2],
