@@ -2,6 +2,11 @@
  * The reader is one loop over values (read_document). Open arrays and objects are frames on a
  * stack. The members of open objects are entries on another one, so that a closing object can look
  * for names that occur twice, and sort its members for the canonical form.
+ *
+ * The canonical form is at first written in the document's order, and a chain of pieces says in
+ * which order it is to be read. Sorting members changes links of the chain and moves no text, so
+ * that it costs the same at any depth. In the end all pieces are copied once, if anything was
+ * sorted.
  */
 #include "json.h"
 
@@ -11,23 +16,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A member of an open object. */
+/* A member of an open object: small, as a document can have one for every few of its bytes. */
 struct member {
-    size_t name_at; /* its name's content, in names */
-    size_t name_len;
-    size_t out_at; /* "name":value in the canonical form */
-    size_t out_len;
+    uint32_t name_at; /* its name's content, in names */
+    uint32_t name_len;
+    uint32_t first_piece; /* of "name":value and the comma behind it */
+    uint32_t last_piece;
+};
+
+/* A piece of what is written. Every member begins one, and so does the } behind sorted members. The
+ * piece that was made last is the last of the chain, too. */
+struct piece {
+    uint32_t at;
+    uint32_t len; /* known when the next one is made */
+    uint32_t next;
 };
 
 /* An open array or object. */
 struct frame {
     bool object;
-    bool on_path;        /* the pointer leads here, or through here */
-    bool wanted;         /* it is what the pointer leads to */
-    size_t index;        /* array: of the element that is being read */
-    size_t first_member; /* object: in members */
-    size_t names_at;     /* object: its members' names, in names */
-    size_t out_at;       /* its first element or member in the canonical form */
+    bool on_path;         /* the pointer leads here, or through here */
+    bool wanted;          /* it is what the pointer leads to */
+    size_t index;         /* array: of the element that is being read */
+    size_t first_member;  /* object: in members */
+    size_t names_at;      /* object: its members' names, in names */
+    uint32_t first_piece; /* object: of its first member */
 };
 
 struct token {
@@ -53,8 +66,11 @@ struct reader {
     size_t members_size;
     struct buffer names;
 
-    struct buffer *out;   /* the canonical form; NULL: it is not wanted */
-    struct buffer sorted; /* scratch */
+    struct buffer *out; /* the canonical form; NULL: it is not wanted */
+    struct piece *pieces;
+    uint32_t piece_count;
+    size_t pieces_size;
+    bool reordered; /* The chain is not the order any more in which they were written. */
 
     const struct json_pointer *pointer;
     bool found;
@@ -147,18 +163,46 @@ static int compare_members(const void *a, const void *b, void *names)
     return order ? order : (x->name_len > y->name_len) - (x->name_len < y->name_len);
 }
 
-/* The members stand in the canonical form in the document's order; puts them into their own. */
-static void reorder(struct reader *r, const struct frame *f, const struct member *sorted,
-                    size_t count)
+/* What is written next is a piece of its own. */
+static void begin_piece(struct reader *r)
 {
-    buffer_clear(&r->sorted);
-    for (size_t i = 0; i < count; i++) {
-        if (i)
-            buffer_add_u8(&r->sorted, ',');
-        buffer_add(&r->sorted, r->out->data + sorted[i].out_at, sorted[i].out_len);
+    assert(r->out->len <= UINT32_MAX);
+    r->pieces = grow(r->pieces, r->piece_count, &r->pieces_size, sizeof *r->pieces);
+    if (r->piece_count > 0) {
+        struct piece *last = &r->pieces[r->piece_count - 1];
+        last->len = (uint32_t)r->out->len - last->at;
+        last->next = r->piece_count;
     }
-    assert(r->sorted.len == r->out->len - f->out_at);
-    memcpy(r->out->data + f->out_at, r->sorted.data, r->sorted.len);
+    r->pieces[r->piece_count++] = (struct piece){.at = (uint32_t)r->out->len};
+}
+
+/* Puts the members of a closing object into the chain in their order. */
+static void link_members(struct reader *r, const struct frame *f, const struct member *members,
+                         size_t count)
+{
+    buffer_add_u8(r->out, ','); /* Every member has one behind it, */
+    begin_piece(r);
+    uint32_t last = f->first_piece - 1;
+    for (size_t i = 0; i < count; i++) {
+        r->pieces[last].next = members[i].first_piece;
+        last = members[i].last_piece;
+    }
+    r->pieces[last].len--; /* and the one that is now the last loses it. */
+    r->pieces[last].next = r->piece_count - 1;
+    r->reordered = true;
+}
+
+/* Copies what was written, in the chain's order. */
+static void write_reordered(struct reader *r)
+{
+    struct buffer copy = {0};
+    begin_piece(r); /* an empty one, as the chain's end */
+    buffer_reserve(&copy, r->out->len - r->pieces[0].at);
+    for (uint32_t i = 0; i < r->piece_count - 1; i = r->pieces[i].next)
+        buffer_add(&copy, r->out->data + r->pieces[i].at, r->pieces[i].len);
+    r->out->len = r->pieces[0].at;
+    buffer_add_span(r->out, buffer_span(&copy));
+    buffer_free(&copy);
 }
 
 /* False: a name occurs twice. */
@@ -178,8 +222,10 @@ static bool close_object(struct reader *r, const struct frame *f)
             if (compare_members(&members[i - 1], &members[i], r->names.data) == 0)
                 return false;
         if (r->out)
-            reorder(r, f, members, count);
+            link_members(r, f, members, count);
     }
+    if (!r->reordered) /* All its pieces are one then: the one that it began in. */
+        r->piece_count = f->first_piece;
     r->member_count = f->first_member;
     r->names.len = f->names_at;
     return true;
@@ -227,9 +273,11 @@ static bool read_name(struct reader *r)
         return false;
     r->members = grow(r->members, r->member_count, &r->members_size, sizeof *r->members);
     struct member *m = &r->members[r->member_count++];
-    *m = (struct member){.name_at = r->names.len, .out_at = r->out ? r->out->len : 0};
+    *m = (struct member){.name_at = (uint32_t)r->names.len, .first_piece = r->piece_count};
+    if (r->out)
+        begin_piece(r);
     json_text_content(&r->names, (struct span){r->at, (size_t)(stop - r->at)});
-    m->name_len = r->names.len - m->name_at;
+    m->name_len = (uint32_t)r->names.len - m->name_at;
     if (r->out)
         json_text_quote(r->out, last_name(r, m->name_at));
     r->at = stop;
@@ -293,7 +341,7 @@ static bool open_frame(struct reader *r, bool object, bool on_path, bool wanted,
                                            .wanted = wanted,
                                            .first_member = r->member_count,
                                            .names_at = r->names.len,
-                                           .out_at = r->out ? r->out->len : 0};
+                                           .first_piece = r->piece_count};
     *more = !next_is(r, object ? '}' : ']');
     if (!*more)
         return close_frame(r);
@@ -384,10 +432,8 @@ static bool read_value(struct reader *r, bool *more)
 static bool read_next(struct reader *r, bool *more)
 {
     struct frame *f = top(r);
-    if (f->object && r->out) {
-        struct member *m = &r->members[r->member_count - 1];
-        m->out_len = r->out->len - m->out_at;
-    }
+    if (f->object && r->out)
+        r->members[r->member_count - 1].last_piece = r->piece_count - 1;
     *more = next_is(r, ',');
     if (!*more)
         return next_is(r, f->object ? '}' : ']') && close_frame(r);
@@ -412,11 +458,15 @@ static bool read(struct reader *r, struct span document)
 {
     r->at = document.data;
     r->end = document.data + document.len;
-    bool valid = document.len > 0 && read_document(r);
+    if (r->out)
+        begin_piece(r);
+    bool valid = document.len > 0 && document.len <= JSON_SIZE_MAX && read_document(r);
+    if (valid && r->reordered)
+        write_reordered(r);
     free(r->frames);
     free(r->members);
+    free(r->pieces);
     buffer_free(&r->names);
-    buffer_free(&r->sorted);
     return valid;
 }
 

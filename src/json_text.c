@@ -129,7 +129,12 @@ void json_text_content(struct buffer *out, struct span string)
     }
 }
 
-static void quote_byte(struct buffer *out, uint8_t c)
+static bool is_plain(uint8_t c)
+{
+    return c >= 0x20 && c != '"' && c != '\\';
+}
+
+static void add_escape(struct buffer *out, uint8_t c)
 {
     static const char escaped[] = "\"\\\b\f\n\r\t";
     static const char letters[] = "\"\\bfnrt";
@@ -137,18 +142,22 @@ static void quote_byte(struct buffer *out, uint8_t c)
     if (special) {
         buffer_add_u8(out, '\\');
         buffer_add_u8(out, (uint8_t)letters[special - escaped]);
-    } else if (c < 0x20) {
-        buffer_printf(out, "\\u%04x", c);
     } else {
-        buffer_add_u8(out, c);
+        buffer_printf(out, "\\u%04x", c);
     }
 }
 
 void json_text_quote(struct buffer *out, struct span content)
 {
     buffer_add_u8(out, '"');
-    for (size_t i = 0; i < content.len; i++)
-        quote_byte(out, content.data[i]);
+    for (size_t i = 0; i < content.len; i++) {
+        size_t plain = i;
+        while (i < content.len && is_plain(content.data[i]))
+            i++;
+        buffer_add(out, content.data + plain, i - plain);
+        if (i < content.len)
+            add_escape(out, content.data[i]);
+    }
     buffer_add_u8(out, '"');
 }
 
