@@ -1,9 +1,13 @@
 #!/bin/bash
-# Canonical JSON against an oracle that is not ours: jq sorts, compacts and unescapes by itself.
+# Canonical JSON against two oracles that are not ours: jq, which sorts, compacts and unescapes by itself,
+# and the parser of JavaScript.
 #
 # Documents are made by awk from a seed: the same value each time it is spelled, in other words. For
 # what jq can do (no number beyond 2^53, no exotic spelling of one), our canonical form must be what
 # jq -cS prints, and the key of body:json its digest; and what we take for JSON, jq must take, too.
+#
+# tests/tools/json_oracle.js makes wilder ones, good and bad, and judges them: we must agree about what
+# is valid, to the byte, and about the canonical form where doubles can say what it is.
 
 set -u
 # shellcheck source=tests/lib/rig.sh
@@ -13,6 +17,7 @@ DOCUMENTS=20000
 [ -z "${ONLYONCE_LONG:-}" ] || DOCUMENTS=1000000
 KEYS=40 # documents that the program itself is asked about: each is a process
 CONFIG=$RIG_DIR/relay.yaml
+ORACLE=$RIG_SOURCE/tests/tools/json_oracle.js
 
 cat >"$CONFIG" <<'EOF'
 broker: {urls: ["amqp://127.0.0.1"]}
@@ -106,6 +111,12 @@ takes_no_more_than_jq() {
     [ -s "$RIG_DIR/taken" ] && grep -q invalid "$RIG_DIR/ours"
 }
 
+agrees_with_javascript() {
+  node "$ORACLE" make 3 "$DOCUMENTS" >"$RIG_DIR/wild" &&
+    "$RIG_BUILD/tests/canonical" <"$RIG_DIR/wild" >"$RIG_DIR/ours" &&
+    node "$ORACLE" compare "$RIG_DIR/wild" "$RIG_DIR/ours"
+}
+
 same_part() {
   local a b
   a=$(printf '%s' '{"a":[0,{"y":[1,2.50],"x":"\u00e9"}]}' | key_of part)
@@ -116,4 +127,5 @@ same_part() {
 rig_check "canonical JSON is what jq sorts and compacts: $DOCUMENTS documents" agrees_with_jq
 rig_check "and the key is its digest" keys_are_digests
 rig_check "what is JSON for us is JSON for jq" takes_no_more_than_jq
+rig_check "JavaScript agrees about what is valid, and how it is written: $DOCUMENTS documents" agrees_with_javascript
 rig_check "a part's digest is that of its value" same_part
