@@ -17,7 +17,7 @@
 #define SHOWN 10 /* ids at most that are named for each fault */
 
 struct options {
-    const char *amqp;
+    struct client_options client;
     const char *work;
     const char *park;
     const char *in;
@@ -65,7 +65,6 @@ enum option_key {
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {"work", 'w', "QUEUE", 0, "The work queue", 0},
     {"park", 'p', "QUEUE", 0, "The parking queue", 0},
     {"in", 'q', "QUEUE", 0, "The inbound queue", 0},
@@ -87,7 +86,6 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case 'w': o->work = arg; break;
     case 'p': o->park = arg; break;
     case 'q': o->in = arg; break;
@@ -106,8 +104,8 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
     case ALLOW_MISSING: o->allow_missing = true; break;
     case ALLOW_STRANGE: o->allow_strange = true; break;
     case ARGP_KEY_END:
-        if (o->amqp == NULL || o->work == NULL)
-            argp_error(state, "--amqp and --work are needed");
+        if (o->work == NULL)
+            argp_error(state, "--work is needed");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -185,12 +183,10 @@ static bool drain(struct account *a, enum where where, const char *queue)
 {
     if (queue == NULL)
         return true;
-    amqp_connection_state_t c = client_open(a->o->amqp);
+    amqp_connection_state_t c = client_open(a->o->client.amqp);
     if (c == NULL)
         return false;
-    amqp_basic_consume(c, CLIENT_CHANNEL, amqp_cstring_bytes(queue), amqp_empty_bytes, 0, 1, 0,
-                       amqp_empty_table);
-    bool ok = client_succeeded(c, queue);
+    bool ok = client_consume(c, queue, "", 0);
     while (ok) {
         amqp_envelope_t envelope;
         struct timeval idle = {a->o->idle / 1000, a->o->idle % 1000 * 1000};
@@ -272,14 +268,10 @@ int main(int argc, char **argv)
                         .idle = 1000,
                         .max_marked = INT32_MAX,
                         .max_parked = INT32_MAX};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
 
     struct account a = {.o = &o};
-    a.fates = calloc(o.count > 0 ? (size_t)o.count : 1, sizeof *a.fates);
-    if (a.fates == NULL) {
-        fprintf(stderr, "out of memory\n");
-        return EXIT_FAILURE;
-    }
+    a.fates = client_allocate((size_t)o.count, sizeof *a.fates);
     bool ok = drain(&a, WORK, o.work) && drain(&a, PARK, o.park) && drain(&a, IN, o.in);
     if (ok) {
         judge(&a);

@@ -10,18 +10,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PATIENCE 10 /* seconds for the copy, and for the answer */
 
 struct options {
-    const char *amqp;
+    struct client_options client;
     const char *in;
     const char *work;
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {"in", 'q', "QUEUE", 0, "The inbound queue", 0},
     {"work", 'w', "QUEUE", 0, "The work queue", 0},
     {0},
@@ -31,12 +29,11 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case 'q': o->in = arg; break;
     case 'w': o->work = arg; break;
     case ARGP_KEY_END:
-        if (o->amqp == NULL || o->in == NULL || o->work == NULL)
-            argp_error(state, "--amqp, --in and --work are needed");
+        if (o->in == NULL || o->work == NULL)
+            argp_error(state, "--in and --work are needed");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -63,9 +60,7 @@ static bool publish(amqp_connection_state_t c, amqp_bytes_t queue, const char *r
 static bool ask(amqp_connection_state_t c, const struct options *o)
 {
     static const char pseudo_queue[] = "amq.rabbitmq.reply-to";
-    amqp_basic_consume(c, CLIENT_CHANNEL, amqp_cstring_bytes(pseudo_queue), amqp_empty_bytes, 0, 1,
-                       0, amqp_empty_table);
-    return client_succeeded(c, pseudo_queue) &&
+    return client_consume(c, pseudo_queue, "", 0) &&
            publish(c, amqp_cstring_bytes(o->in), pseudo_queue, "question");
 }
 
@@ -78,7 +73,7 @@ static bool answer(amqp_connection_state_t c, const struct options *o)
         reply = amqp_basic_get(c, CLIENT_CHANNEL, amqp_cstring_bytes(o->work), 1);
         if (reply.reply_type != AMQP_RESPONSE_NORMAL || reply.reply.id == AMQP_BASIC_GET_OK_METHOD)
             break;
-        nanosleep(&(struct timespec){0, 20000000}, NULL);
+        client_nap(20);
     }
     amqp_message_t copy;
     if (!client_succeeded(c, o->work) || reply.reply.id != AMQP_BASIC_GET_OK_METHOD ||
@@ -116,10 +111,10 @@ int main(int argc, char **argv)
                               .parser = take_option,
                               .doc = "Asks by direct reply-to, and answers as a worker would."};
     struct options o = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
 
-    amqp_connection_state_t asker = client_open(o.amqp);
-    amqp_connection_state_t worker = client_open(o.amqp);
+    amqp_connection_state_t asker = client_open(o.client.amqp);
+    amqp_connection_state_t worker = client_open(o.client.amqp);
     bool ok = asker != NULL && worker != NULL && ask(asker, &o) && answer(worker, &o) &&
               is_answered(asker);
     client_close(worker);

@@ -16,7 +16,7 @@
 #define NO_ANSWER 3
 
 struct options {
-    const char *amqp;
+    struct client_options client;
     const char *queue;
     const char *message_id;
     const char *correlation_id;
@@ -24,7 +24,6 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {"queue", 'q', "NAME", 0, "Publish to this queue", 0},
     {"message-id", 'm', "ID", 0, "Its message_id", 0},
     {"correlation-id", 'c', "ID", 0, "Its correlation_id", 0},
@@ -36,14 +35,13 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case 'q': o->queue = arg; break;
     case 'm': o->message_id = arg; break;
     case 'c': o->correlation_id = arg; break;
     case 'w': o->wait = client_number("wait", arg, 600000); break;
     case ARGP_KEY_END:
-        if (!o->amqp || !o->queue || !o->message_id || !o->correlation_id)
-            argp_error(state, "all but --wait are needed");
+        if (!o->queue || !o->message_id || !o->correlation_id)
+            argp_error(state, "--queue, --message-id and --correlation-id are needed");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -59,9 +57,7 @@ static bool ask(amqp_connection_state_t c, const struct options *o)
         .correlation_id = amqp_cstring_bytes(o->correlation_id),
         .reply_to = amqp_cstring_bytes(ADDRESS),
     };
-    amqp_basic_consume(c, CLIENT_CHANNEL, amqp_cstring_bytes(ADDRESS), amqp_empty_bytes, 0, 1, 0,
-                       amqp_empty_table);
-    if (!client_succeeded(c, "basic.consume"))
+    if (!client_consume(c, ADDRESS, "", 0))
         return false;
     int status = amqp_basic_publish(c, CLIENT_CHANNEL, amqp_empty_bytes,
                                     amqp_cstring_bytes(o->queue), 0, 0, &p, amqp_empty_bytes);
@@ -96,8 +92,8 @@ int main(int argc, char **argv)
                               .parser = take_option,
                               .doc = "Publishes one message and prints its answer."};
     struct options o = {.wait = 10000};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
-    amqp_connection_state_t c = client_open(o.amqp);
+    client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
+    amqp_connection_state_t c = client_open(o.client.amqp);
     if (c == NULL)
         return EXIT_FAILURE;
     int code = ask(c, &o) ? wait_for_answer(c, o.wait) : EXIT_FAILURE;

@@ -2,12 +2,16 @@
 
 #include <amqp_tcp_socket.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define FRAME_MAX 131072
 #define HEARTBEAT 0 /* a tool may stand still, and the broker shall wait for it */
+
+/* ---- The connection ---- */
 
 static const char *reply_text(amqp_rpc_reply_t reply, char text[256])
 {
@@ -85,6 +89,31 @@ void client_close(amqp_connection_state_t c)
     amqp_destroy_connection(c);
 }
 
+bool client_consume(amqp_connection_state_t c, const char *queue, const char *tag,
+                    uint16_t prefetch)
+{
+    if (prefetch > 0) {
+        amqp_basic_qos(c, CLIENT_CHANNEL, 0, prefetch, 0);
+        if (!client_succeeded(c, "prefetch"))
+            return false;
+    }
+    amqp_basic_consume(c, CLIENT_CHANNEL, amqp_cstring_bytes(queue), amqp_cstring_bytes(tag), 0,
+                       prefetch == 0, 0, amqp_empty_table);
+    return client_succeeded(c, queue);
+}
+
+bool client_take(amqp_connection_state_t c, long ms, amqp_envelope_t *envelope, bool *took)
+{
+    struct timeval wait = {ms / 1000, ms % 1000 * 1000};
+    amqp_maybe_release_buffers(c);
+    amqp_rpc_reply_t reply = amqp_consume_message(c, envelope, &wait, 0);
+    *took = reply.reply_type == AMQP_RESPONSE_NORMAL;
+    return *took || (reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION &&
+                     reply.library_error == AMQP_STATUS_TIMEOUT);
+}
+
+/* ---- Messages ---- */
+
 bool id_place_read(const char *text, struct id_place *place)
 {
     place->header = NULL;
@@ -153,6 +182,84 @@ bool id_of_message(const struct id_place *place, const amqp_basic_properties_t *
     return false;
 }
 
+/* ---- The command line ---- */
+
+static const struct argp_option broker_rows[] = {
+    {"amqp", 'a', "URL", 0, "The broker", 0},
+    {0},
+};
+
+static const struct argp_option destination_rows[] = {
+    {"amqp", 'a', "URL", 0, "The broker", 0},
+    {"exchange", 'e', "NAME", 0, "Publish to this exchange (the default one)", 0},
+    {"routing-key", 'r', "KEY", 0, "With this routing key", 0},
+    {"queue", 'q', "NAME", 0, "Publish to this queue, instead of the two above", 0},
+    {0},
+};
+
+static error_t take_broker(int key, char *arg, struct argp_state *state)
+{
+    struct client_options *o = state->input;
+    switch (key) {
+    case ARGP_KEY_INIT: state->child_inputs[0] = o; break;
+    case 'a': o->amqp = arg; break;
+    case ARGP_KEY_END:
+        if (o->amqp == NULL)
+            argp_error(state, "--amqp is needed");
+        break;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+    return 0;
+}
+
+static error_t take_queue(int key, char *arg, struct argp_state *state)
+{
+    struct client_options *o = state->input;
+    if (key == ARGP_KEY_ARG) {
+        if (o->queue != NULL)
+            argp_error(state, "one queue only");
+        o->queue = arg;
+        return 0;
+    }
+    if (key == ARGP_KEY_END && o->queue == NULL)
+        argp_error(state, "a queue's name is needed");
+    return take_broker(key, arg, state);
+}
+
+static error_t take_destination(int key, char *arg, struct argp_state *state)
+{
+    struct client_options *o = state->input;
+    switch (key) {
+    case 'e': o->exchange = arg; return 0;
+    case 'r': o->routing_key = arg; return 0;
+    case 'q':
+        o->exchange = "";
+        o->routing_key = arg;
+        return 0;
+    case ARGP_KEY_INIT: o->exchange = o->routing_key = ""; break;
+    case ARGP_KEY_END:
+        if (o->exchange[0] == '\0' && o->routing_key[0] == '\0')
+            argp_error(state, "one of --exchange and --queue is needed");
+        break;
+    default: break;
+    }
+    return take_broker(key, arg, state);
+}
+
+void client_parse(const struct argp *own, enum client_takes takes, int argc, char **argv,
+                  struct client_options *o)
+{
+    static const argp_parser_t parsers[] = {take_broker, take_queue, take_destination};
+    const struct argp_child children[] = {{own, 0, NULL, 0}, {0}};
+    const struct argp argp = {.options =
+                                  takes == CLIENT_DESTINATION ? destination_rows : broker_rows,
+                              .parser = parsers[takes],
+                              .args_doc = takes == CLIENT_QUEUE ? "QUEUE" : NULL,
+                              .doc = own->doc,
+                              .children = children};
+    argp_parse(&argp, argc, argv, 0, NULL, o);
+}
+
 long client_number(const char *option, const char *text, long most)
 {
     char *end;
@@ -163,4 +270,60 @@ long client_number(const char *option, const char *text, long most)
         exit(2);
     }
     return n;
+}
+
+/* ---- Time and chance ---- */
+
+static volatile sig_atomic_t stopping;
+
+static void stop(int number)
+{
+    (void)number;
+    stopping = 1;
+}
+
+void client_stop_on_sigterm(void)
+{
+    const struct sigaction on_stop = {.sa_handler = stop};
+    sigaction(SIGTERM, &on_stop, NULL);
+}
+
+bool client_stopping(void)
+{
+    return stopping != 0;
+}
+
+double client_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+void client_nap(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+uint64_t client_seed(long seed)
+{
+    return (uint64_t)seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
+}
+
+uint32_t client_random_below(uint64_t *state, uint32_t bound)
+{
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    return (uint32_t)((*state * UINT64_C(2685821657736338717) >> 32) % bound);
+}
+
+void *client_allocate(size_t count, size_t size)
+{
+    void *p = calloc(count > 0 ? count : 1, size);
+    if (p == NULL) {
+        fprintf(stderr, "out of memory\n");
+        exit(EXIT_FAILURE);
+    }
+    return p;
 }

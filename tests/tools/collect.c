@@ -16,21 +16,17 @@
 
 #include <argp.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define QUEUES_MAX 8
 #define PREFETCH 200
 #define CANCELLED_MS 200 /* without a delivery after cancelling: there is none on its way */
 
-static volatile sig_atomic_t stopping;
-
 struct options {
-    const char *amqp;
+    struct client_options client;
     const char *out;
     const char *queues[QUEUES_MAX];
     int count;
@@ -43,7 +39,6 @@ struct collect {
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {"out", 'o', "FILE", 0, "Append to this file", 0},
     {0},
 };
@@ -52,7 +47,6 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case 'o': o->out = arg; break;
     case ARGP_KEY_ARG:
         if (o->count == QUEUES_MAX)
@@ -60,36 +54,20 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
         o->queues[o->count++] = arg;
         break;
     case ARGP_KEY_END:
-        if (o->amqp == NULL || o->out == NULL || o->count == 0)
-            argp_error(state, "--amqp, --out and a queue's name are needed");
+        if (o->out == NULL || o->count == 0)
+            argp_error(state, "--out and a queue's name are needed");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
     return 0;
 }
 
-static void stop(int number)
-{
-    (void)number;
-    stopping = 1;
-}
-
-static void nap(void)
-{
-    nanosleep(&(struct timespec){0, 200000000}, NULL);
-}
-
 /* A consumer's tag is its queue's number, a digit. */
 static bool consume(const struct collect *k)
 {
-    amqp_basic_qos(k->c, CLIENT_CHANNEL, 0, PREFETCH, 0);
-    if (!client_succeeded(k->c, "prefetch"))
-        return false;
     for (int i = 0; i < k->o->count; i++) {
         char tag[2] = {(char)('0' + i), '\0'};
-        amqp_basic_consume(k->c, CLIENT_CHANNEL, amqp_cstring_bytes(k->o->queues[i]),
-                           amqp_cstring_bytes(tag), 0, 0, 0, amqp_empty_table);
-        if (!client_succeeded(k->c, k->o->queues[i]))
+        if (!client_consume(k->c, k->o->queues[i], tag, PREFETCH))
             return false;
     }
     return true;
@@ -135,13 +113,10 @@ static void write_down(const struct collect *k, const amqp_envelope_t *e)
 static bool take(const struct collect *k, long ms, bool *took)
 {
     amqp_envelope_t envelope;
-    struct timeval wait = {ms / 1000, ms % 1000 * 1000};
-    amqp_maybe_release_buffers(k->c);
-    amqp_rpc_reply_t reply = amqp_consume_message(k->c, &envelope, &wait, 0);
-    *took = reply.reply_type == AMQP_RESPONSE_NORMAL;
+    if (!client_take(k->c, ms, &envelope, took))
+        return false;
     if (!*took)
-        return reply.reply_type == AMQP_RESPONSE_LIBRARY_EXCEPTION &&
-               reply.library_error == AMQP_STATUS_TIMEOUT;
+        return true;
     write_down(k, &envelope);
     int status = amqp_basic_ack(k->c, CLIENT_CHANNEL, envelope.delivery_tag, 0);
     amqp_destroy_envelope(&envelope);
@@ -168,7 +143,7 @@ static bool end_session(const struct collect *k)
 static bool session(const struct collect *k)
 {
     bool took;
-    while (!stopping) {
+    while (!client_stopping()) {
         if (!take(k, 100, &took))
             return false;
     }
@@ -181,18 +156,17 @@ int main(int argc, char **argv)
                               .parser = take_option,
                               .args_doc = "QUEUE...",
                               .doc = "Takes all messages out of queues and writes them down."};
-    const struct sigaction on_stop = {.sa_handler = stop};
     struct options o = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
-    sigaction(SIGTERM, &on_stop, NULL);
+    client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
+    client_stop_on_sigterm();
 
     struct collect k = {.o = &o, .file = open(o.out, O_WRONLY | O_CREAT | O_APPEND, 0644)};
     if (k.file < 0) {
         perror(o.out);
         return EXIT_FAILURE;
     }
-    while (!stopping) {
-        k.c = client_open(o.amqp);
+    while (!client_stopping()) {
+        k.c = client_open(o.client.amqp);
         bool ready = k.c != NULL && consume(&k);
         bool ordered = ready && session(&k);
         if (ready && !ordered)
@@ -202,7 +176,7 @@ int main(int argc, char **argv)
         else if (k.c != NULL)
             amqp_destroy_connection(k.c); /* a broken one: nothing else may be called on it */
         if (!ordered)
-            nap();
+            client_nap(200);
     }
     return close(k.file) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

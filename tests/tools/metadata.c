@@ -17,7 +17,7 @@
 #define KIB 1024
 
 struct options {
-    const char *amqp;
+    struct client_options client;
     const char *in;
     const char *work;
     const char *user;
@@ -34,7 +34,6 @@ struct run {
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {"in", 'q', "QUEUE", 0, "The inbound queue", 0},
     {"work", 'w', "QUEUE", 0, "The work queue", 0},
     {"user", 'u', "NAME", 0, "The publishing user, for user_id (guest)", 0},
@@ -46,14 +45,13 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case 'q': o->in = arg; break;
     case 'w': o->work = arg; break;
     case 'u': o->user = arg; break;
     case 'g': o->user_goes = true; break;
     case ARGP_KEY_END:
-        if (o->amqp == NULL || o->in == NULL || o->work == NULL)
-            argp_error(state, "--amqp, --in and --work are needed");
+        if (o->in == NULL || o->work == NULL)
+            argp_error(state, "--in and --work are needed");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -422,14 +420,13 @@ int main(int argc, char **argv)
                               .parser = take_option,
                               .doc = "Compares messages of every shape with their copies."};
     struct options o = {.user = "guest"};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
 
-    struct run r = {.o = &o, .ok = true, .in = client_open(o.amqp), .work = client_open(o.amqp)};
+    struct run r = {
+        .o = &o, .ok = true, .in = client_open(o.client.amqp), .work = client_open(o.client.amqp)};
     if (r.in == NULL || r.work == NULL)
         return EXIT_FAILURE;
-    amqp_basic_consume(r.work, CLIENT_CHANNEL, amqp_cstring_bytes(o.work), amqp_empty_bytes, 0, 1,
-                       0, amqp_empty_table);
-    r.ok = client_succeeded(r.work, o.work);
+    r.ok = client_consume(r.work, o.work, "", 0);
     r.frame = (size_t)amqp_get_frame_max(r.in) - 8;
     r.aborted = !r.ok;
     check_properties(&r);

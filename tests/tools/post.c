@@ -4,6 +4,7 @@
  * It exits with 0 only if the broker took every copy and returned none.
  */
 #include "client.h"
+#include "unconfirmed.h"
 
 #include <argp.h>
 #include <stdio.h>
@@ -14,9 +15,7 @@
 #define PATIENCE 20 /* seconds for a confirm */
 
 struct options {
-    const char *amqp;
-    const char *exchange;
-    const char *routing_key;
+    struct client_options client;
     const char *body;
     long count;
     amqp_basic_properties_t properties;
@@ -25,10 +24,6 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
-    {"exchange", 'e', "NAME", 0, "Publish to this exchange (the default one)", 0},
-    {"routing-key", 'r', "KEY", 0, "With this routing key", 0},
-    {"queue", 'q', "NAME", 0, "Publish to this queue, instead of the two above", 0},
     {"message-id", 'm', "ID", 0, "Its message_id", 0},
     {"correlation-id", 'c', "ID", 0, "Its correlation_id", 0},
     {"reply-to", 'R', "QUEUE", 0, "Its reply_to", 0},
@@ -103,13 +98,6 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
-    case 'e': o->exchange = arg; break;
-    case 'r': o->routing_key = arg; break;
-    case 'q':
-        o->exchange = "";
-        o->routing_key = arg;
-        break;
     case 'm':
     case 'c':
     case 'R':
@@ -120,69 +108,27 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
     case 'l': add_header(o, arg, key, state); break;
     case 'b': o->body = arg; break;
     case 'n': o->count = client_number("count", arg, 100000); break;
-    case ARGP_KEY_END:
-        if (o->amqp == NULL || (o->exchange[0] == '\0' && o->routing_key[0] == '\0'))
-            argp_error(state, "--amqp and one of --exchange and --queue are needed");
-        break;
     default: return ARGP_ERR_UNKNOWN;
     }
     return 0;
-}
-
-/* Waits for the answer to one publish; a return comes before its confirm. */
-static bool is_confirmed(amqp_connection_state_t c)
-{
-    struct timeval patience = {PATIENCE, 0};
-    bool returned = false;
-    for (;;) {
-        amqp_frame_t frame;
-        amqp_maybe_release_buffers(c);
-        int status = amqp_simple_wait_frame_noblock(c, &frame, &patience);
-        if (status != AMQP_STATUS_OK) {
-            fprintf(stderr, "waiting for the confirm: %s\n", amqp_error_string2(status));
-            return false;
-        }
-        if (frame.frame_type != AMQP_FRAME_METHOD)
-            continue;
-        if (frame.payload.method.id == AMQP_BASIC_RETURN_METHOD)
-            returned = true;
-        else if (frame.payload.method.id == AMQP_BASIC_ACK_METHOD) {
-            if (returned)
-                fprintf(stderr, "the broker returned it: no queue takes it\n");
-            return !returned;
-        } else {
-            fprintf(stderr, "the broker refused it, with method 0x%08X\n", frame.payload.method.id);
-            return false;
-        }
-    }
-}
-
-static bool publish(amqp_connection_state_t c, const struct options *o)
-{
-    int status = amqp_basic_publish(c, CLIENT_CHANNEL, amqp_cstring_bytes(o->exchange),
-                                    amqp_cstring_bytes(o->routing_key), 1, 0, &o->properties,
-                                    amqp_cstring_bytes(o->body));
-    if (status != AMQP_STATUS_OK)
-        fprintf(stderr, "publishing: %s\n", amqp_error_string2(status));
-    return status == AMQP_STATUS_OK && is_confirmed(c);
 }
 
 int main(int argc, char **argv)
 {
     const struct argp argp = {
         .options = option_table, .parser = take_option, .doc = "Publishes one message."};
-    struct options o = {.exchange = "", .routing_key = "", .body = "", .count = 1};
+    struct options o = {.body = "", .count = 1};
     o.properties._flags = AMQP_BASIC_DELIVERY_MODE_FLAG;
     o.properties.delivery_mode = 2;
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    client_parse(&argp, CLIENT_DESTINATION, argc, argv, &o.client);
 
-    amqp_connection_state_t c = client_open(o.amqp);
-    if (c == NULL)
-        return EXIT_FAILURE;
-    amqp_confirm_select(c, CLIENT_CHANNEL);
-    bool ok = client_succeeded(c, "confirm.select");
+    struct unconfirmed *u = client_allocate(1, sizeof *u);
+    bool ok = unconfirmed_open(u, o.client.amqp);
     for (long i = 0; ok && i < o.count; i++)
-        ok = publish(c, &o);
-    client_close(c);
+        ok = unconfirmed_publish(u, o.client.exchange, o.client.routing_key, &o.properties,
+                                 amqp_cstring_bytes(o.body)) &&
+             unconfirmed_settle(u, PATIENCE);
+    unconfirmed_close(u);
+    free(u);
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -12,13 +12,12 @@
 #define WORDS_MAX 12
 
 struct options {
-    const char *amqp;
+    struct client_options client;
     char *words[WORDS_MAX];
     int count;
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {0},
 };
 
@@ -26,15 +25,14 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case ARGP_KEY_ARG:
         if (o->count == WORDS_MAX)
             argp_error(state, "\"%s\" is too much", arg);
         o->words[o->count++] = arg;
         break;
     case ARGP_KEY_END:
-        if (o->amqp == NULL || o->count < 2)
-            argp_error(state, "--amqp, a verb and a name are needed");
+        if (o->count < 2)
+            argp_error(state, "a verb and a name are needed");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -119,9 +117,9 @@ int main(int argc, char **argv)
                                           "unbind QUEUE EXCHANGE KEY",
                               .doc = "Makes, binds, empties and deletes queues and exchanges."};
     struct options o = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
 
-    amqp_connection_state_t c = client_open(o.amqp);
+    amqp_connection_state_t c = client_open(o.client.amqp);
     if (c == NULL)
         return EXIT_FAILURE;
     bool ok = run(c, &o) && client_succeeded(c, o.words[1]);

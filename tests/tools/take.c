@@ -12,13 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum settle { ACK, REQUEUE, REJECT };
 
 struct options {
-    const char *amqp;
-    const char *queue;
+    struct client_options client;
     const char *move_to;
     enum settle settle;
     long count; /* -1: until the queue is empty */
@@ -26,7 +24,6 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {"count", 'n', "N", 0, "So many messages (all there are); fewer are a failure", 0},
     {"wait", 'w', "MS", 0, "Wait so long for them (10000)", 0},
     {"settle", 's', "HOW", 0, "ack, requeue or reject (ack)", 0},
@@ -48,20 +45,10 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case 'n': o->count = client_number("count", arg, 1000000); break;
     case 'w': o->wait = client_number("wait", arg, 600000); break;
     case 's': o->settle = read_settle(arg, state); break;
     case 'm': o->move_to = arg; break;
-    case ARGP_KEY_ARG:
-        if (o->queue != NULL)
-            argp_error(state, "one queue only");
-        o->queue = arg;
-        break;
-    case ARGP_KEY_END:
-        if (o->amqp == NULL || o->queue == NULL)
-            argp_error(state, "--amqp and a queue's name are needed");
-        break;
     default: return ARGP_ERR_UNKNOWN;
     }
     return 0;
@@ -176,12 +163,13 @@ static bool take_one(amqp_connection_state_t c, const struct options *o, bool *e
 {
     amqp_message_t message;
     amqp_maybe_release_buffers(c);
-    amqp_rpc_reply_t reply = amqp_basic_get(c, CLIENT_CHANNEL, amqp_cstring_bytes(o->queue), 0);
+    amqp_rpc_reply_t reply =
+        amqp_basic_get(c, CLIENT_CHANNEL, amqp_cstring_bytes(o->client.queue), 0);
     *empty =
         reply.reply_type == AMQP_RESPONSE_NORMAL && reply.reply.id == AMQP_BASIC_GET_EMPTY_METHOD;
     if (*empty)
         return true;
-    if (!client_succeeded(c, o->queue))
+    if (!client_succeeded(c, o->client.queue))
         return false;
     const amqp_basic_get_ok_t *got = reply.reply.decoded;
     uint64_t tag = got->delivery_tag;
@@ -215,11 +203,11 @@ static bool take(amqp_connection_state_t c, const struct options *o)
         if (o->count < 0)
             return true;
         if (waited >= o->wait) {
-            fprintf(stderr, "%s: %ld messages, not %ld, within %ld ms\n", o->queue, taken, o->count,
-                    o->wait);
+            fprintf(stderr, "%s: %ld messages, not %ld, within %ld ms\n", o->client.queue, taken,
+                    o->count, o->wait);
             return false;
         }
-        nanosleep(&(struct timespec){0, nap * 1000000}, NULL);
+        client_nap(nap);
         waited += nap;
     }
     return true;
@@ -229,12 +217,11 @@ int main(int argc, char **argv)
 {
     const struct argp argp = {.options = option_table,
                               .parser = take_option,
-                              .args_doc = "QUEUE",
                               .doc = "Takes messages out of QUEUE and prints them as JSON."};
     struct options o = {.count = -1, .wait = 10000};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    client_parse(&argp, CLIENT_QUEUE, argc, argv, &o.client);
 
-    amqp_connection_state_t c = client_open(o.amqp);
+    amqp_connection_state_t c = client_open(o.client.amqp);
     if (c == NULL)
         return EXIT_FAILURE;
     bool ok = take(c, &o);
