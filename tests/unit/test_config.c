@@ -1,9 +1,10 @@
 /*
- * The configuration: what is read, every fault as the exact line that it gets, and that the manual
- * page and the examples say what the table of options says.
+ * The configuration: what is read, and that the manual page and the examples say what the table of
+ * options says.
  */
 #include "config.h"
 
+#include "config_case.h"
 #include "file.h"
 #include "options.h"
 
@@ -12,95 +13,18 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
-
-#define COUNT(table) (sizeof(table) / sizeof((table)[0]))
-
-/* The parts of a good configuration, one line each: tests replace one of them. */
-#define BROKER "urls: [\"amqp://h\"]"
-#define STORE "name: redis, url: \"redis://r\""
-#define TO "to: {queue: work}, "
-#define REST "key: [message_id], window: 24h"
-#define ROUTE "name: a, from: {queue: in}, " TO REST
-#define FROM(fields) "name: a, from: {" fields "}, " TO REST
-#define TO_(fields)                                                                                \
-    "name: a, from: {queue: in, exchange: x, bindings: [a.*]}, to: {" fields "}, " REST
-#define BUT(fields) "name: a, from: {queue: in}, " TO "key: [message_id], " fields
-#define DUPLICATES(fields)                                                                         \
-    TO_("queue: w") ", on_duplicate: publish, duplicates: {" fields "}, reply: true"
-
-static char folder[] = "/tmp/onlyonce-test-XXXXXX";
-static char config_path[sizeof folder + 16];
-static char secret_path[sizeof folder + 16];
-
-static void write_file(const char *path, struct span content)
-{
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_int_equal(fwrite(content.data, 1, content.len, f), content.len);
-    assert_int_equal(fclose(f), 0);
-}
-
-static char *build(const char *broker, const char *store, const char *route)
-{
-    return xasprintf("broker: {%s}\nstores: [{%s}]\nroutes: [{%s}]\n", broker ? broker : BROKER,
-                     store ? store : STORE, route ? route : ROUTE);
-}
-
-static void same_text(const char *label, const char *got, const char *want)
-{
-    if (got && want ? strcmp(got, want) != 0 : got != want)
-        fail_msg("%s:\n got: %s\nwant: %s", label, got ? got : "(null)", want ? want : "(null)");
-}
-
-static struct config *load_good(const char *label, struct span text)
-{
-    struct buffer errors = {0};
-    write_file(config_path, text);
-    struct config *config = config_load(config_path, &errors);
-    if (!config)
-        fail_msg("%s: %.*s", label, (int)errors.len, (const char *)errors.data);
-    assert_int_equal(errors.len, 0);
-    return config;
-}
-
-/* `want` are the lines without the file's name, separated by '|'. */
-static void expect_faults(const char *label, struct span text, const char *want)
-{
-    struct buffer errors = {0};
-    struct buffer got = {0};
-    write_file(config_path, text);
-    struct config *config = config_load(config_path, &errors);
-    if (config)
-        fail_msg("%s: was taken", label);
-    buffer_add_u8(&errors, 0);
-    size_t name = strlen(config_path) + 1;
-    for (char *line = (char *)errors.data; *line;) {
-        size_t len = strcspn(line, "\n");
-        assert_int_equal(line[len], '\n');
-        assert_int_equal(strncmp(line, config_path, name - 1), 0);
-        buffer_printf(&got, "%s%.*s", got.len ? "|" : "", (int)(len - name), line + name);
-        line += len + 1;
-    }
-    buffer_add_u8(&got, 0);
-    same_text(label, (const char *)got.data, want);
-    buffer_free(&errors);
-    buffer_free(&got);
-}
 
 /* ---- What is read ---- */
 
 static void test_defaults(void **state)
 {
     (void)state;
-    char *text = build(NULL, NULL, NULL);
-    struct config *c = load_good("defaults", span_of(text));
+    char *text = config_build(NULL, NULL, NULL);
+    struct config *c = config_load_good("defaults", span_of(text));
     const struct route_config *r = &c->routes[0];
     assert_string_equal(c->file, config_path);
     assert_int_equal(c->broker.urls.count, 1);
@@ -192,7 +116,7 @@ static const char every_field[] =
 static void test_every_field(void **state)
 {
     (void)state;
-    struct config *c = load_good("every field", span_of(every_field));
+    struct config *c = config_load_good("every field", span_of(every_field));
     const struct route_config *r = &c->routes[0];
     assert_string_equal(c->broker.password, "p@/ $ %41");
     for (size_t i = 0; i < 2; i++) {
@@ -272,8 +196,8 @@ static void test_expansion(void **state)
     unsetenv("ONLYONCE_T_UNSET");
     for (size_t i = 0; i < COUNT(cases); i++) {
         char *broker = xasprintf(BROKER ", username: u, password: '%s'", cases[i].in);
-        char *text = build(broker, NULL, NULL);
-        struct config *c = load_good(cases[i].in, span_of(text));
+        char *text = config_build(broker, NULL, NULL);
+        struct config *c = config_load_good(cases[i].in, span_of(text));
         same_text(cases[i].in, c->broker.password, cases[i].want);
         config_free(c);
         free(text);
@@ -288,11 +212,11 @@ static void test_secret_files(void **state)
     } cases[] = {{"hush", "hush"},       {"hush\n", "hush"},         {"hush\r\n", "hush"},
                  {"hush\nmore", "hush"}, {" hu${X} \n", " hu${X} "}, {"h\xff\n", "h\xff"}};
     (void)state;
-    char *broker = xasprintf(BROKER ", username: u, password: '${file:%s}'", secret_path);
-    char *text = build(broker, NULL, NULL);
+    char *broker = xasprintf(BROKER ", username: u, password: '${file:%s}'", config_secret_path);
+    char *text = config_build(broker, NULL, NULL);
     for (size_t i = 0; i < COUNT(cases); i++) {
-        write_file(secret_path, span_of(cases[i].content));
-        struct config *c = load_good(cases[i].content, span_of(text));
+        config_write_file(config_secret_path, span_of(cases[i].content));
+        struct config *c = config_load_good(cases[i].content, span_of(text));
         same_text(cases[i].content, c->broker.password, cases[i].want);
         config_free(c);
     }
@@ -321,8 +245,8 @@ static void test_warnings(void **state)
     };
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
-        char *text = build(NULL, cases[i].store, cases[i].route);
-        struct config *c = load_good(cases[i].label, span_of(text));
+        char *text = config_build(NULL, cases[i].store, cases[i].route);
+        struct config *c = config_load_good(cases[i].label, span_of(text));
         assert_int_equal(c->warnings.count, 1);
         same_text(cases[i].label, c->warnings.items[0] + strlen(config_path), cases[i].want);
         config_free(c);
@@ -330,366 +254,15 @@ static void test_warnings(void **state)
     }
 }
 
-/* ---- Faults ---- */
-
-struct case_of_fault {
-    const char *label, *broker, *store, *route, *want; /* NULL: the good part */
-};
-
-static void expect_all(const struct case_of_fault *cases, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        assert_null(strstr(cases[i].want, "s3")); /* the beginning of every secret */
-        char *text = build(cases[i].broker, cases[i].store, cases[i].route);
-        expect_faults(cases[i].label, span_of(text), cases[i].want);
-        free(text);
-    }
-}
-
-#define KNOWN_ROUTE                                                                                \
-    "unknown field; known here: name, scope, store, workers, from, to, park, key, window, "        \
-    "window_header, max_window, sliding, window_completed, fingerprint, on_conflict, "             \
-    "on_duplicate, duplicates, reply, on_missing_key, on_store_failure, on_unroutable, "           \
-    "on_in_doubt, in_doubt_wait, on_dead_lettered, hold_limit"
-#define DURATION                                                                                   \
-    "is no duration (a whole number and ms, s, m, h or d); write 1s to 3650d, as in 24h"
-
-static const struct case_of_fault faulty_fields[] = {
-    /* Values */
-    {"no unit", NULL, NULL, BUT("window: \"24\""),
-     "3: routes[0].window: \"24\" has no unit; write 24h"},
-    {"no unit, and too much", NULL, NULL, BUT("window: 999999999"),
-     "3: routes[0].window: \"999999999\" has no unit; write 24h"},
-    {"fraction", NULL, NULL, BUT("window: 1.5h"), "3: routes[0].window: \"1.5h\" " DURATION},
-    {"words", NULL, NULL, BUT("window: a day"), "3: routes[0].window: \"a day\" " DURATION},
-    {"unknown unit", NULL, NULL, BUT("window: 2w"), "3: routes[0].window: \"2w\" " DURATION},
-    {"negative", NULL, NULL, BUT("window: -1h"), "3: routes[0].window: \"-1h\" " DURATION},
-    {"zero", NULL, NULL, BUT("window: 0s"),
-     "3: routes[0].window: \"0s\" is too low; write 1s to 3650d"},
-    {"below", NULL, NULL, BUT("window: 999ms"),
-     "3: routes[0].window: \"999ms\" is too low; write 1s to 3650d"},
-    {"above", NULL, NULL, BUT("window: 3651d"),
-     "3: routes[0].window: \"3651d\" is too high; write 1s to 3650d"},
-    {"above 64 bits", NULL, NULL, BUT("window: 99999999999999999999d"),
-     "3: routes[0].window: \"99999999999999999999d\" is too high; write 1s to 3650d"},
-    {"heartbeat off", BROKER ", heartbeat: 0", NULL, NULL,
-     "1: broker.heartbeat: \"0\" is too low; write 1s to 10m"},
-    {"size unit", NULL, NULL, FROM("queue: in, buffer: 64MB"),
-     "3: routes[0].from.buffer: \"64MB\" is no size (a whole number and B, KiB, MiB or GiB); "
-     "write 1MiB to 64GiB, as in 64MiB"},
-    {"size without unit", NULL, NULL, FROM("queue: in, buffer: 64"),
-     "3: routes[0].from.buffer: \"64\" has no unit; write 64MiB"},
-    {"size below", NULL, NULL, FROM("queue: in, buffer: 1023KiB"),
-     "3: routes[0].from.buffer: \"1023KiB\" is too low; write 1MiB to 64GiB"},
-    {"number", NULL, NULL, ROUTE ", workers: many",
-     "3: routes[0].workers: \"many\" is no whole number; write 1 to 64, as in 1"},
-    {"number below", NULL, NULL, ROUTE ", workers: 0",
-     "3: routes[0].workers: \"0\" is too low; write 1 to 64"},
-    {"number above", NULL, NULL, ROUTE ", workers: 65",
-     "3: routes[0].workers: \"65\" is too high; write 1 to 64"},
-    {"boolean", NULL, NULL, FROM("queue: in, declare: yes"),
-     "3: routes[0].from.declare: \"yes\" is not known here; write false or true"},
-    {"case of a boolean", NULL, NULL, FROM("queue: in, declare: True"),
-     "3: routes[0].from.declare: \"True\" is not known here; write false or true"},
-    {"word", NULL, NULL, ROUTE ", on_store_failure: drop",
-     "3: routes[0].on_store_failure: \"drop\" is not known here; write hold, forward or park"},
-    {"unknown word", NULL, NULL, ROUTE ", on_in_doubt: hope",
-     "3: routes[0].on_in_doubt: \"hope\" is not known here; write forward, park or wait"},
-    {"max_window alone", NULL, NULL, ROUTE ", max_window: 7d",
-     "3: routes[0].max_window: means nothing without window_header; set that, too"},
-    {"on_conflict alone", NULL, NULL, ROUTE ", on_conflict: drop",
-     "3: routes[0].on_conflict: means nothing without fingerprint; write fingerprint: body or "
-     "body:json"},
-    {"a wait beyond hold_limit", NULL, NULL, ROUTE ", on_in_doubt: wait, hold_limit: 40s",
-     "3: routes[0].in_doubt_wait: must be at most half of hold_limit, after which everything is "
-     "given back"},
-    {"empty", NULL, NULL, FROM("queue: ''"),
-     "3: routes[0].from.queue: is empty; write a value, or leave the field out"},
-    {"nothing", NULL, NULL, FROM("queue: "),
-     "3: routes[0].from.queue: has no value; write one, or leave the field out"},
-    {"null", BROKER ", password: null", NULL, NULL,
-     "1: broker.password: has no value; write one, or leave the field out"},
-    {"tilde", BROKER ", password: ~", NULL, NULL,
-     "1: broker.password: has no value; write one, or leave the field out"},
-    {"NUL", NULL, NULL, FROM("queue: \"a\\0b\""),
-     "3: routes[0].from.queue: has a NUL character (\\0), which is not allowed"},
-    {"control character", NULL, NULL, FROM("queue: \"a\\nb\""),
-     "3: routes[0].from.queue: has a control character, or is not UTF-8; write it as visible "
-     "text"},
-    {"shown on one line", NULL, NULL, BUT("window: \"2\\n4\\e\""),
-     "3: routes[0].window: \"2\\x0A4\\x1B\" " DURATION},
-    {"name", NULL, NULL, "name: A b, from: {queue: in}, " TO REST,
-     "3: routes[0].name: \"A b\" is not allowed; write 1 to 64 of a-z 0-9 . _ -"},
-    {"scope", NULL, NULL, ROUTE ", scope: a/b",
-     "3: routes[0].scope: \"a/b\" is not allowed; write 1 to 64 of a-z 0-9 . _ -"},
-    {"prefix", NULL, STORE ", prefix: a*", NULL,
-     "2: stores[0].prefix: \"a*\" is not allowed; write 1 to 64 of A-Z a-z 0-9 . _ : { } -"},
-    {"list for one", NULL, NULL, FROM("queue: [in]"),
-     "3: routes[0].from.queue: must be one value, not a list"},
-    {"group for one", NULL, NULL, FROM("queue: {in: x}"),
-     "3: routes[0].from.queue: must be one value, not a group of fields"},
-    {"one for list", "urls: \"amqp://u:s3cret@h\"", NULL, NULL,
-     "1: broker.urls: must be a list; write [ ] around its items"},
-    {"empty list", "urls: []", NULL, NULL,
-     "1: broker.urls: is an empty list; write at least one item"},
-    {"one for group", NULL, NULL, "name: a, from: in, " TO REST,
-     "3: routes[0].from: must be a group of fields: queue, exchange, exchange_type, bindings, "
-     "queue_type, declare, prefetch, buffer|3: routes[0].from.queue: is missing; write, for "
-     "example, queue: payments.in"},
-    {"key", NULL, NULL, "name: a, from: {queue: in}, " TO "key: [\"header:\"], window: 1h",
-     "3: routes[0].key[0]: header: lacks the header's name; write header:NAME"},
-    {"two keys", NULL, NULL,
-     "name: a, from: {queue: in}, " TO "key: [\"a = header:\", \"c = body\", type], window: 1h",
-     "3: routes[0].key[0]: header: lacks the header's name; write header:NAME|3: "
-     "routes[0].key[2]: \"type\" has no "
-     "name, and needs one where the list has several; write NAME = type"},
-    /* Fields */
-    {"unknown", NULL, NULL, ROUTE ", wndow: 24h", "3: routes[0].wndow: " KNOWN_ROUTE},
-    {"unknown below", NULL, NULL, FROM("queue: in, Exchange: x"),
-     "3: routes[0].from.Exchange: unknown field; known here: queue, exchange, exchange_type, "
-     "bindings, queue_type, declare, prefetch, buffer"},
-    {"unknown, with a dot", NULL, NULL, ROUTE ", from.queue: x", "3: has an " KNOWN_ROUTE},
-    {"unknown, maybe secret", BROKER ", \"amqp://u:s3cret@h\": x", NULL, NULL,
-     "1: has an unknown field; known here: urls, username, password, heartbeat"},
-    {"unknown, no text", BROKER ", [a]: x", NULL, NULL,
-     "1: has an unknown field; known here: urls, username, password, heartbeat"},
-    {"repeated", NULL, NULL, ROUTE ", name: b",
-     "3: routes[0].name: is set twice, here and in line 3; leave one out"},
-    {"of later versions", BROKER ", tls: {ca: x}", NULL, NULL,
-     "1: broker.tls: is not supported by this version"},
-    {"missing", "heartbeat: 1s", "prefix: x", "scope: x",
-     "1: broker.urls: is missing; write, for example, urls: "
-     "[\"amqp://rabbitmq:5672/%2f\"]|2: stores[0].name: is missing; write, for example, name: "
-     "redis|2: stores[0].url: is missing; write, for example, url: redis://redis:6379/0|3: "
-     "routes[0].name: is missing; write, for example, name: payments|3: "
-     "routes[0].from.queue: is missing; write, for example, queue: payments.in|3: "
-     "routes[0].key: is missing; write, for example, key: [\"message_id\"]|3: "
-     "routes[0].window: is missing; write, for example, window: 24h|3: routes[0].to: has "
-     "neither queue nor exchange; write, for example, queue: payments.work"},
-    /* References */
-    {"missing variable", "urls: [\"amqp://u:${ONLYONCE_T_UNSET}@h\"]", NULL, NULL,
-     "1: broker.urls[0]: the environment variable ONLYONCE_T_UNSET is not set; set it, or "
-     "write ${ONLYONCE_T_UNSET:-default}"},
-    {"missing file", BROKER ", username: u, password: \"${file:/nonexistent/x}\"", NULL, NULL,
-     "1: broker.password: the file \"/nonexistent/x\" cannot be read: No such file or "
-     "directory"},
-    {"a folder", BROKER ", username: u, password: \"${file:/}\"", NULL, NULL,
-     "1: broker.password: the file \"/\" cannot be read: Is a directory"},
-    {"no file", BROKER ", username: u, password: \"${file:}\"", NULL, NULL,
-     "1: broker.password: \"${file:}\" names no file; write ${file:/path}"},
-    {"lone dollar", BROKER ", username: u, password: s3$cret", NULL, NULL,
-     "1: broker.password: a \"$\" is written $$; ${NAME} takes the environment's value"},
-    {"not closed", BROKER ", username: u, password: \"s3${cret\"", NULL, NULL,
-     "1: broker.password: \"${\" has no closing \"}\"; write a dollar as $$"},
-    {"no name", BROKER ", username: u, password: \"s3${c-ret}\"", NULL, NULL,
-     "1: broker.password: \"${\" must be followed by NAME}, NAME:-default} or file:/path}; "
-     "write a dollar as $$"},
-    {"nested", BROKER ", username: u, password: \"${A:-${B}}\"", NULL, NULL,
-     "1: broker.password: a default in ${NAME:-default} cannot hold another ${...}; write a "
-     "dollar as $$"},
-    {"empty secret", BROKER ", username: u, password: \"${ONLYONCE_T_EMPTY}\"", NULL, NULL,
-     "1: broker.password: is empty; write a value, or leave the field out"},
-    {"not UTF-8", NULL, NULL, FROM("queue: \"${ONLYONCE_T_LATIN}\""),
-     "3: routes[0].from.queue: has a control character, or is not UTF-8; write it as visible "
-     "text"},
-    {"word from outside", NULL, NULL, FROM("queue: in, declare: \"${ONLYONCE_T_SET}\""),
-     "3: routes[0].from.declare: \"value\" is not known here; write false or true"},
-    /* More than YAML's plain texts */
-    {"alias", NULL, NULL, "name: &n a, scope: *n, from: {queue: in}, " TO REST,
-     "3: routes[0].name: has an anchor (&), which is not supported; write the value where it "
-     "is needed|3: routes[0].scope: is an alias (*), which is not supported; write the value "
-     "itself"},
-    {"tag", NULL, NULL, FROM("queue: !!str in"),
-     "3: routes[0].from.queue: has a tag (!), which is not supported; leave it out"},
-    {"tagged list", "urls: !x [\"amqp://h\"]", NULL, NULL,
-     "1: broker.urls: has a tag (!), which is not supported; leave it out"},
-    {"tagged name", NULL, NULL, ROUTE ", !x scope: s",
-     "3: routes[0].scope: has a tag (!), which is not supported; leave it out"},
-};
-
-static void test_faulty_fields(void **state)
+/* A byte order mark and comments are no fault; neither is a document's start and end. */
+static void test_trimmings(void **state)
 {
     (void)state;
-    setenv("ONLYONCE_T_SET", "value", 1);
-    setenv("ONLYONCE_T_EMPTY", "", 1);
-    setenv("ONLYONCE_T_LATIN", "gr\xfc\xdf", 1);
-    unsetenv("ONLYONCE_T_UNSET");
-    expect_all(faulty_fields, COUNT(faulty_fields));
-}
-
-#define OWN_KEY                                                                                    \
-    "3: routes[0].to.exchange: leads back to the inbound queue: a binding of from.exchange "       \
-    "catches the message's own routing key; set to.routing_key, or publish elsewhere"
-#define CATCHES(key)                                                                               \
-    "3: routes[0].to.exchange: leads back to the inbound queue: a binding of from.exchange "       \
-    "catches \"" key "\""
-#define RESERVED(name) "\"" name "\" begins with \"amq.\", which is reserved; choose another name"
-
-static const struct case_of_fault contradictions[] = {
-    {"TLS", "urls: [\"amqps://h\"]", NULL, NULL,
-     "1: broker.urls[0]: is amqps://, which is not supported by this version; write amqp://"},
-    {"one URL of two", "urls: [\"amqp://h\", \"amqp://u:s3cret@h:x\"]", NULL, NULL,
-     "1: broker.urls[1]: has a port that is not a number from 1 to 65535; or a username and "
-     "password lack their \"@HOST\""},
-    {"both URLs", "urls: [\"${ONLYONCE_T_UNSET}\", \"amqp://h:x\"]", NULL, NULL,
-     "1: broker.urls[0]: the environment variable ONLYONCE_T_UNSET is not set; set it, or "
-     "write ${ONLYONCE_T_UNSET:-default}|1: broker.urls[1]: has a port that is not a number "
-     "from 1 to 65535; or a username and password lack their \"@HOST\""},
-    {"user without password", "urls: [\"amqp://u@h\"]", NULL, NULL,
-     "1: broker.urls[0]: has a username and no password; write USER:PASSWORD@, or set "
-     "broker.password"},
-    {"username without password", BROKER ", username: u", NULL, NULL,
-     "1: broker.username: has no password; set broker.password"},
-    {"password without username", BROKER ", password: s3cret", NULL, NULL,
-     "1: broker.password: has no username; set broker.username"},
-    {"store's URL", NULL, "name: a, url: \"http://u:s3cret@h\"", NULL,
-     "2: stores[0].url: has a scheme that is not known here, http://; write "
-     "redis://HOST:PORT/DATABASE or memory:"},
-    {"store's user", NULL, "name: a, url: \"redis://u@h\"", NULL,
-     "2: stores[0].url: has a username and no password; set password (a URL's password alone "
-     "is written redis://:PASSWORD@HOST)"},
-    {"memory with password", NULL, "name: a, url: 'memory:', password: s3cret", NULL,
-     "2: stores[0].password: means nothing to memory:; leave it out"},
-    {"timeout", NULL, STORE ", timeout: 1s, session: 3s", NULL,
-     "2: stores[0].timeout: 1000ms is not below a third of session (3000ms); write a shorter "
-     "timeout or a longer session"},
-    {"no such store", NULL, NULL, ROUTE ", store: other",
-     "3: routes[0].store: \"other\" is no store's name; write one of redis"},
-    {"several stores", NULL, STORE "}, {name: two, url: 'redis://r'", NULL,
-     "3: routes[0].store: is missing, and there are several stores; write one of redis, two"},
-    {"stores of one name", NULL, STORE "}, {" STORE, ROUTE ", store: redis",
-     "2: stores[1].name: \"redis\" is the name of stores[0], too; names differ"},
-    {"prefetch", NULL, NULL, FROM("queue: in, prefetch: 2001"),
-     "3: routes[0].from.prefetch: 2001 is more than the 2000 that a quorum queue allows; "
-     "write less, or set queue_type: classic"},
-    {"bindings of nothing", NULL, NULL, FROM("queue: in, bindings: [a], exchange_type: topic"),
-     "3: routes[0].from.exchange_type: means nothing without from.exchange; set that, or "
-     "leave this out|3: routes[0].from.bindings: means nothing without from.exchange; set "
-     "that, or leave this out"},
-    {"bindings of a faulty exchange", NULL, NULL, FROM("queue: in, exchange: [x], bindings: [a]"),
-     "3: routes[0].from.exchange: must be one value, not a list"},
-    {"direct", NULL, NULL, FROM("queue: in, exchange: x, exchange_type: direct"),
-     "3: routes[0].from.bindings: is missing: a direct exchange needs the routing keys to "
-     "bind with"},
-    {"reserved inbound queue", NULL, NULL, FROM("queue: amq.in, exchange: amq.x"),
-     "3: routes[0].from.queue: " RESERVED("amq.in") ", or set declare: false if it "
-                                                    "exists|3: routes[0].from.exchange: " RESERVED(
-                                                        "amq.x") ", or set declare: false if it "
-                                                                 "exists"},
-    {"reserved parking queue", NULL, NULL, FROM("queue: amq.in, declare: false"),
-     "3: routes[0].park.queue: " RESERVED("amq.in.parked")},
-    {"reserved work queue", NULL, NULL, TO_("queue: amq.w"),
-     "3: routes[0].to.queue: " RESERVED("amq.w") ", or set declare: false if it exists"},
-    {"two destinations", NULL, NULL, TO_("queue: w, exchange: e"),
-     "3: routes[0].to.exchange: is set, and so is to.queue; leave one of them out"},
-    {"routing key of a queue", NULL, NULL, TO_("queue: w, routing_key: k"),
-     "3: routes[0].to.routing_key: needs to.exchange: a queue is reached by its own name"},
-    {"type of an exchange", NULL, NULL, TO_("exchange: e, queue_type: quorum"),
-     "3: routes[0].to.queue_type: means nothing without to.queue; leave it out"},
-    {"declaring an exchange", NULL, NULL, TO_("exchange: e, declare: true"),
-     "3: routes[0].to.declare: means nothing without to.queue; leave it out"},
-    {"work queue is inbound", NULL, NULL, TO_("queue: in"),
-     "3: routes[0].to.queue: is the inbound queue itself: copies would come straight back"},
-    {"parking queue is inbound", NULL, NULL, ROUTE ", park: {queue: in}",
-     "3: routes[0].park.queue: is the inbound queue itself: parked messages would come "
-     "straight back"},
-    {"parking queue is work queue", NULL, NULL, ROUTE ", park: {queue: work}",
-     "3: routes[0].park.queue: is the work queue: workers would get what was parked; write "
-     "another queue"},
-    {"back by the own key", NULL, NULL, TO_("exchange: x"), OWN_KEY},
-    {"back by a binding", NULL, NULL, TO_("exchange: x, routing_key: a.b"), CATCHES("a.b")},
-    {"back by fanout", NULL, NULL,
-     "name: a, from: {queue: in, exchange: x, exchange_type: fanout}, to: {exchange: x, "
-     "routing_key: k}, " REST,
-     CATCHES("k")},
-    {"back by a direct binding", NULL, NULL,
-     "name: a, from: {queue: in, exchange: x, exchange_type: direct, bindings: [j, k]}, to: "
-     "{exchange: x, routing_key: k}, " REST,
-     CATCHES("k")},
-    {"duplicates to nowhere", NULL, NULL, ROUTE ", on_duplicate: publish",
-     "3: routes[0].duplicates.exchange: is missing, and on_duplicate is publish; write, for "
-     "example, exchange: payments.duplicates"},
-    {"no duplicates", NULL, NULL, ROUTE ", duplicates: {exchange: d, routing_key: k}",
-     "3: routes[0].duplicates.exchange: means nothing without on_duplicate: publish; write that, "
-     "or leave this out"},
-    {"a routing key of no duplicates", NULL, NULL, ROUTE ", duplicates: {routing_key: k}",
-     "3: routes[0].duplicates.routing_key: means nothing without duplicates.exchange; set that, or "
-     "leave this out"},
-    {"duplicates back by the own key", NULL, NULL, DUPLICATES("exchange: x"),
-     "3: routes[0].duplicates.exchange: leads back to the inbound queue: a binding of "
-     "from.exchange catches the message's own routing key; set duplicates.routing_key, or publish "
-     "elsewhere"},
-    {"duplicates back by a binding", NULL, NULL, DUPLICATES("exchange: x, routing_key: a.b"),
-     "3: routes[0].duplicates.exchange: leads back to the inbound queue: a binding of "
-     "from.exchange catches \"a.b\""},
-    {"routes of one name and queue", NULL, NULL, ROUTE "}, {" ROUTE,
-     "3: routes[1].name: \"a\" is the name of routes[0], too; names differ|3: "
-     "routes[1].from.queue: \"in\" is the inbound queue of routes[0], too; a queue has one "
-     "route"},
-};
-
-static void test_contradictions(void **state)
-{
-    (void)state;
-    expect_all(contradictions, COUNT(contradictions));
-}
-
-/* A circle is said once, at the first of its routes and the field by which it begins there. */
-#define CIRCLE(route, field, through)                                                              \
-    "3: routes[" route "]." field ": leads back to routes[" route "].from.queue through " through  \
-    ": messages would go round; break the circle"
-
-static const struct case_of_fault circles[] = {
-    {"destinations", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {queue: q2}, " REST "}, {name: b, from: {queue: q2}, "
-     "to: {queue: q1}, " REST "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
-     CIRCLE("0", "to.queue", "routes[1].to.queue")},
-    {"an exchange", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {exchange: x}, " REST
-     "}, {name: b, from: {queue: q2, exchange: x}, to: {queue: q1}, " REST,
-     CIRCLE("0", "to.exchange", "routes[1].to.queue")},
-    {"parking queues", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {queue: w}, park: {queue: q2}, " REST
-     "}, {name: b, from: {queue: q2}, to: {queue: w}, park: {queue: q1}, " REST,
-     CIRCLE("0", "park.queue", "routes[1].park.queue")},
-    {"parking queues by their usual names", NULL, NULL,
-     "name: a, from: {queue: q}, to: {queue: w}, " REST
-     "}, {name: b, from: {queue: q.parked}, to: {queue: q}, " REST,
-     CIRCLE("0", "park.queue", "routes[1].to.queue")},
-    {"parked by the last one", NULL, NULL,
-     "name: z, from: {queue: q0}, to: {queue: q1}, " REST
-     "}, {name: a, from: {queue: q1}, to: {queue: q2}, " REST
-     "}, {name: b, from: {queue: q2}, to: {queue: q3}, " REST
-     "}, {name: c, from: {queue: q3}, to: {queue: w}, park: {queue: q1}, " REST,
-     CIRCLE("1", "to.queue", "routes[2].to.queue, then routes[3].park.queue")},
-    {"duplicates", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {queue: w}, on_duplicate: publish, duplicates: {exchange: x, "
-     "routing_key: k}, " REST
-     "}, {name: b, from: {queue: q2, exchange: x, bindings: [k]}, to: {queue: w}, park: {queue: "
-     "q1}, " REST,
-     CIRCLE("0", "duplicates.exchange", "routes[1].park.queue")},
-    {"two circles", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {queue: q2}, park: {queue: q3}, " REST
-     "}, {name: b, from: {queue: q2}, to: {queue: q1}, " REST
-     "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
-     CIRCLE("0", "to.queue", "routes[1].to.queue") "|" CIRCLE("0", "park.queue",
-                                                              "routes[2].to.queue")},
-    {"the shortest way", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {queue: w}, park: {queue: q2}, " REST
-     "}, {name: b, from: {queue: q2}, to: {queue: q3}, park: {queue: q1}, " REST
-     "}, {name: c, from: {queue: q3}, to: {queue: q1}, " REST,
-     CIRCLE("0", "park.queue", "routes[1].park.queue")},
-    {"straight back is said as such", NULL, NULL,
-     "name: a, from: {queue: q1}, to: {queue: q1}, park: {queue: q2}, " REST
-     "}, {name: b, from: {queue: q2}, to: {queue: q1}, " REST,
-     "3: routes[0].to.queue: is the inbound queue itself: copies would come straight back|" CIRCLE(
-         "0", "park.queue", "routes[1].to.queue")},
-};
-
-static void test_circles(void **state)
-{
-    (void)state;
-    expect_all(circles, COUNT(circles));
+    char *text = config_build(NULL, NULL, NULL);
+    char *trimmed = xasprintf("\xef\xbb\xbf# x\n---\n%s...\n", text);
+    config_free(config_load_good("trimmings", span_of(trimmed)));
+    free(trimmed);
+    free(text);
 }
 
 static void test_queues_of_ours(void **state)
@@ -699,276 +272,21 @@ static void test_queues_of_ours(void **state)
     static const char *const others[] = {"", "q", "q11", "x", "q2.parked", "answers"};
     (void)state;
     char *routes =
-        build(NULL, NULL,
-              "name: a, from: {queue: q1, exchange: x}, to: {queue: w}, " REST
-              "}, {name: b, from: {queue: q2}, to: {exchange: y}, park: {queue: p}, " REST);
+        config_build(NULL, NULL,
+                     "name: a, from: {queue: q1, exchange: x}, to: {queue: w}, " REST
+                     "}, {name: b, from: {queue: q2}, to: {exchange: y}, park: {queue: p}, " REST);
     char *text = xasprintf("%scompletions: {queue: reported}\n", routes);
-    struct config *c = load_good("queues of ours", span_of(text));
+    struct config *c = config_load_good("queues of ours", span_of(text));
     for (size_t i = 0; i < COUNT(ours); i++)
         same_text(ours[i], config_queue(c, span_of(ours[i])), ours[i]);
     for (size_t i = 0; i < COUNT(others); i++)
         assert_null(config_queue(c, span_of(others[i])));
     config_free(c);
-    c = load_good("without reports", span_of(routes));
+    c = config_load_good("without reports", span_of(routes));
     assert_null(config_queue(c, span_of("reported")));
     config_free(c);
     free(text);
     free(routes);
-}
-
-static void test_completions(void **state)
-{
-    static const struct {
-        const char *completions;
-        const char *want;
-    } cases[] = {
-        {"park: p",
-         "1: completions.park: means nothing without completions.queue; set that, or leave "
-         "this out"},
-        {"queue: ''", "1: completions.queue: is empty; write a value, or leave the field out"},
-        {"queue: q, park: q",
-         "1: completions.park: \"q\" is completions.queue, too; write another queue"},
-        {"queue: amq.q, park: amq.p",
-         "1: completions.queue: \"amq.q\" begins with \"amq.\", which is reserved; choose another "
-         "name|1: completions.park: \"amq.p\" begins with \"amq.\", which is reserved; choose "
-         "another "
-         "name"},
-        {"queue: in, park: work",
-         "1: completions.queue: \"in\" is routes[0].from.queue, too; write another queue|1: "
-         "completions.park: \"work\" is routes[0].to.queue, too; write another queue"},
-        {"queue: work, park: in",
-         "1: completions.queue: \"work\" is routes[0].to.queue, too; write another queue|1: "
-         "completions.park: \"in\" is routes[0].from.queue, too; write another queue"},
-        {"queue: in.parked",
-         "1: completions.queue: \"in.parked\" is routes[0].park.queue, too; write another queue"},
-    };
-    (void)state;
-    char *rest = build(NULL, NULL, NULL);
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        char *text = xasprintf("completions: {%s}\n%s", cases[i].completions, rest);
-        expect_faults(cases[i].completions, span_of(text), cases[i].want);
-        free(text);
-    }
-    struct config *c = load_good("none", span_of(rest));
-    assert_null(c->completions.queue);
-    assert_null(c->completions.park);
-    config_free(c);
-    char *text = xasprintf("%scompletions: {queue: q}\n", rest);
-    c = load_good("a queue", span_of(text));
-    assert_string_equal(c->completions.queue, "q");
-    assert_string_equal(c->completions.park, "q.parked");
-    config_free(c);
-    free(text);
-    free(rest);
-}
-
-/* What looks like a contradiction and is none. */
-static void test_allowed(void **state)
-{
-    static const struct {
-        const char *label, *store, *route;
-    } cases[] = {
-        {"to the same exchange, not caught", NULL, TO_("exchange: x, routing_key: b")},
-        {"to another exchange, own key", NULL, TO_("exchange: y")},
-        {"duplicates to the same exchange, not caught", NULL,
-         DUPLICATES("exchange: x, routing_key: b")},
-        {"duplicates to another exchange", NULL, DUPLICATES("exchange: d")},
-        {"a chain", NULL,
-         "name: a, from: {queue: q1}, to: {queue: q2}, " REST
-         "}, {name: b, from: {queue: q2}, to: {queue: q3}, " REST},
-        {"parked for another route", NULL,
-         "name: a, from: {queue: q1}, to: {queue: w}, park: {queue: q2}, " REST
-         "}, {name: b, from: {queue: q2}, to: {queue: w}, " REST},
-        {"all the ways to another route", NULL,
-         "name: a, from: {queue: q1}, to: {queue: q2}, park: {queue: q4}, on_duplicate: publish, "
-         "duplicates: {exchange: x}, " REST
-         "}, {name: b, from: {queue: q2, exchange: x}, to: {queue: q3}, park: {queue: q4}, " REST
-         "}, {name: c, from: {queue: q4}, to: {queue: q3}, " REST},
-        {"back through a binding that may not catch it", NULL,
-         "name: a, from: {queue: q1, exchange: x, bindings: [a]}, to: {queue: w}, park: {queue: "
-         "q2}, " REST "}, {name: b, from: {queue: q2}, to: {exchange: x}, " REST},
-        {"parked together", NULL,
-         "name: a, from: {queue: q1}, to: {queue: w}, park: {queue: p}, " REST
-         "}, {name: b, from: {queue: q2}, to: {queue: w}, park: {queue: p}, " REST},
-        {"one scope", NULL,
-         "name: a, from: {queue: q1}, to: {queue: w}, " REST
-         "}, {name: b, scope: a, from: {queue: q2}, to: {queue: w}, " REST},
-        {"predeclared exchange", NULL, FROM("queue: in, exchange: amq.topic")},
-        {"reserved, not declared", NULL,
-         FROM("queue: amq.in, declare: false") ", park: {queue: p}"},
-        {"prefetch of a classic queue", NULL,
-         FROM("queue: in, queue_type: classic, prefetch: 2001")},
-        {"limits", STORE ", timeout: 999ms, session: 3s", BUT("window: 1h")},
-        {"password alone", "name: a, url: 'redis://r', password: x", NULL},
-        {"user, and password beside it", "name: a, url: 'redis://u@r', password: x", NULL},
-    };
-    (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        char *text = build(NULL, cases[i].store, cases[i].route);
-        config_free(load_good(cases[i].label, span_of(text)));
-        free(text);
-    }
-}
-
-/* Which routing keys a topic binding catches shows in which destinations are refused. */
-static void test_topic_patterns(void **state)
-{
-    static const struct {
-        const char *pattern, *key;
-        bool matches;
-    } cases[] = {
-        {"#", "a", true},
-        {"#", "a.b.c", true},
-        {"#", "", true},
-        {"*", "a", true},
-        {"*", "a.b", false},
-        {"*", "", false},
-        {"a", "a", true},
-        {"a", "ab", false},
-        {"ab", "a", false},
-        {"a.*", "a.b", true},
-        {"a.*", "a", false},
-        {"a.*", "a.b.c", false},
-        {"a.#", "a", true},
-        {"a.#", "a.b.c", true},
-        {"a.#", "b.a", false},
-        {"#.c", "a.b.c", true},
-        {"#.c", "c", true},
-        {"#.c", "c.a", false},
-        {"#.a.#", "b.a.b", true},
-        {"#.a.#.c", "a.b.a", false},
-        {"#.a.#.c", "a.b.a.c", true},
-        {"*.#.*", "a", false},
-        {"*.#.*", "a.b", true},
-        {"#.#", "a", true},
-        {"a.#.b.c", "a.b.b.c", true},
-    };
-    (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        char *label = xasprintf("%s catches %s", cases[i].pattern, cases[i].key);
-        char *route = xasprintf("name: a, from: {queue: in, exchange: x, bindings: ['%s']}, to: "
-                                "{exchange: x, routing_key: '%s'}, " REST,
-                                cases[i].pattern, cases[i].key);
-        char *text = build(NULL, NULL, route);
-        char *want = xasprintf(CATCHES("%s"), cases[i].key);
-        if (cases[i].matches)
-            expect_faults(label, span_of(text), want);
-        else
-            config_free(load_good(label, span_of(text)));
-        free(want);
-        free(text);
-        free(route);
-        free(label);
-    }
-}
-
-static void test_documents(void **state)
-{
-#define NO_SECTIONS                                                                                \
-    "1: broker.urls: is missing; write, for example, urls: [\"amqp://rabbitmq:5672/%2f\"]|"        \
-    "1: stores: is missing; write at least one item|1: routes: is missing; write at least one "    \
-    "item"
-    static const struct {
-        const char *label, *text;
-        size_t len; /* 0: up to the NUL */
-        const char *want;
-    } cases[] = {
-        {"nothing", "", 0, "1: is empty; it needs at least broker, stores and routes"},
-        {"comment", "# x\n", 0, "1: is empty; it needs at least broker, stores and routes"},
-        {"text", "x\n", 0,
-         "1: must be a group of fields: broker, stores, completions, log, routes|" NO_SECTIONS},
-        {"no fields", "{}\n", 0, NO_SECTIONS},
-        {"empty lists", "broker: {urls: ['amqp://h']}\nstores: []\nroutes: []\n", 0,
-         "2: stores: is an empty list; write at least one item|3: routes: is an empty list; write "
-         "at least one item"},
-        {"no lists", "broker: {urls: ['amqp://h']}\nstores: {}\nroutes: x\n", 0,
-         "2: stores: must be a list; begin each item with \"- name: ...\"|3: routes: must be a "
-         "list; begin each item with \"- name: ...\""},
-        {"unsupported groups", "admin: {listen: x}\nlogs: {}\n", 0,
-         "1: admin: is not supported by this version|2: logs: unknown field; known here: broker, "
-         "stores, completions, log, routes|" NO_SECTIONS},
-        {"NUL", "a: b\nc: \0d\n", 10, "2: contains a NUL byte; a configuration is UTF-8 text"},
-        {"second document", "{}\n---\n{}\n", 0,
-         "2: a second document begins here; a configuration is one document"},
-        {"tab", "broker:\n\turls: []\n", 0,
-         "2: is not valid YAML: found character that cannot start any token while scanning for "
-         "the next token (indent with spaces, not tabs)"},
-        {"unquoted at", "broker:\n  password: @x\n", 0,
-         "2: is not valid YAML: found character that cannot start any token while scanning for "
-         "the next token (a text that begins with this character needs quotation marks)"},
-        {"colon", "broker:\n  password: a: b\n", 0,
-         "2: is not valid YAML: mapping values are not allowed in this context (a text that "
-         "contains \": \" needs quotation marks; or the indentation is off)"},
-        {"reference in brackets", "broker:\n  urls: [${X}]\n", 0,
-         "2: is not valid YAML: did not find expected ',' or ']' while parsing a flow sequence "
-         "(between [ ] and { } a text with ${...} needs quotation marks)"},
-        {"not closed", "broker: {urls: [\n", 0,
-         "2: is not valid YAML: did not find expected node content while parsing a flow node"},
-        {"not UTF-8", "a: b\nc: \xff\n", 0, "2: is not valid YAML: invalid leading UTF-8 octet"},
-        {"too deep", "a: [[[[[[[[[[[[[[[[[x]]]]]]]]]]]]]]]]]\n", 0,
-         "1: is nested more than 16 levels deep"},
-    };
-    (void)state;
-    for (size_t i = 0; i < COUNT(cases); i++) {
-        size_t len = cases[i].len ? cases[i].len : strlen(cases[i].text);
-        expect_faults(cases[i].label, (struct span){(const uint8_t *)cases[i].text, len},
-                      cases[i].want);
-    }
-}
-
-/* A byte order mark and comments are no fault; neither is a document's start and end. */
-static void test_trimmings(void **state)
-{
-    (void)state;
-    char *text = build(NULL, NULL, NULL);
-    char *trimmed = xasprintf("\xef\xbb\xbf# x\n---\n%s...\n", text);
-    config_free(load_good("trimmings", span_of(trimmed)));
-    free(trimmed);
-    free(text);
-}
-
-static void test_many_faults(void **state)
-{
-    (void)state;
-    struct buffer text = {0};
-    for (int i = 0; i < 5000; i++)
-        buffer_printf(&text, "x%d: y\n", i);
-    struct buffer errors = {0};
-    write_file(config_path, buffer_span(&text));
-    assert_null(config_load(config_path, &errors));
-    size_t lines = 0;
-    for (size_t i = 0; i < errors.len; i++)
-        lines += errors.data[i] == '\n';
-    assert_int_equal(lines, 101);
-    buffer_free(&errors);
-    buffer_free(&text);
-}
-
-static void expect_no_file(const char *path, const char *want)
-{
-    struct buffer errors = {0};
-    assert_null(config_load(path, &errors));
-    buffer_add_u8(&errors, 0);
-    same_text(path, (const char *)errors.data, want);
-    buffer_free(&errors);
-}
-
-static void test_files_that_cannot_be_read(void **state)
-{
-    (void)state;
-    struct buffer text = {0};
-    buffer_printf(&text, "#");
-    memset(buffer_reserve(&text, 1 << 20), 'x', 1 << 20);
-    text.len += 1 << 20;
-    write_file(config_path, buffer_span(&text));
-    buffer_free(&text);
-    char *want = xasprintf("%s: is larger than 1024 KiB, the most that is read\n", config_path);
-    expect_no_file(config_path, want);
-    free(want);
-    expect_no_file("/nonexistent/x.yaml",
-                   "/nonexistent/x.yaml: cannot be read: No such file or directory\n");
-    expect_no_file("/", "/: cannot be read: Is a directory\n");
-    expect_no_file("", ": cannot be read: No such file or directory\n");
 }
 
 /* ---- No drift ---- */
@@ -1045,8 +363,8 @@ static void test_example_shows_every_field_and_default(void **state)
     if (missing.len)
         fail_msg("config/onlyonce.yaml: %.*s", (int)missing.len, (const char *)missing.data);
     char *full = uncommented(text);
-    struct config *a = load_good("config/onlyonce.yaml", span_of(text));
-    struct config *b = load_good("config/onlyonce.yaml, uncommented", span_of(full));
+    struct config *a = config_load_good("config/onlyonce.yaml", span_of(text));
+    struct config *b = config_load_good("config/onlyonce.yaml, uncommented", span_of(full));
     assert_true(strlen(full) < strlen(text));
     for (size_t i = 0; i < options_count; i++) {
         const struct option *o = &options[i];
@@ -1086,7 +404,7 @@ static void test_demo(void **state)
     setenv("ONLYONCE_DEMO_AMQP", "amqp://guest:guest@127.0.0.1:5673", 1);
     setenv("ONLYONCE_DEMO_REDIS", "redis://127.0.0.1:6380", 1);
     char *text = read_source("config/demo.yaml");
-    struct config *c = load_good("config/demo.yaml", span_of(text));
+    struct config *c = config_load_good("config/demo.yaml", span_of(text));
     assert_int_equal(c->broker.parsed[0].port, 5673);
     assert_int_equal(c->stores[0].parsed.port, 6380);
     assert_non_null(config_route(c, "payments"));
@@ -1094,24 +412,6 @@ static void test_demo(void **state)
     assert_string_equal(c->routes[0].to.queue, "payments.work");
     config_free(c);
     free(text);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    snprintf(config_path, sizeof config_path, "%s/c.yaml", folder);
-    snprintf(secret_path, sizeof secret_path, "%s/secret", folder);
-    return 0;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    unlink(config_path);
-    unlink(secret_path);
-    return rmdir(folder);
 }
 
 int main(void)
@@ -1122,21 +422,12 @@ int main(void)
         cmocka_unit_test(test_expansion),
         cmocka_unit_test(test_secret_files),
         cmocka_unit_test(test_warnings),
-        cmocka_unit_test(test_faulty_fields),
-        cmocka_unit_test(test_contradictions),
-        cmocka_unit_test(test_circles),
-        cmocka_unit_test(test_queues_of_ours),
-        cmocka_unit_test(test_completions),
-        cmocka_unit_test(test_allowed),
-        cmocka_unit_test(test_topic_patterns),
-        cmocka_unit_test(test_documents),
         cmocka_unit_test(test_trimmings),
-        cmocka_unit_test(test_many_faults),
-        cmocka_unit_test(test_files_that_cannot_be_read),
+        cmocka_unit_test(test_queues_of_ours),
         cmocka_unit_test(test_manual_page_is_current),
         cmocka_unit_test(test_example_shows_every_field_and_default),
         cmocka_unit_test(test_drift_is_noticed),
         cmocka_unit_test(test_demo),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, config_make_folder, config_remove_folder);
 }
