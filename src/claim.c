@@ -44,8 +44,15 @@ struct record claim_new(const struct delivery *d, const char *session, uint64_t 
     struct record r = comes_back(d)
                           ? pending(session, claim, number_after(d->attempt), d->first_seen, now)
                           : pending(session, claim, 1, now, now);
-    r.now.fingerprint = d->fingerprint;
+    /* Its record is gone, but copies of other contents may be about that have its first-seen. */
+    bool several = d->kind == DELIVERY_PUT_BACK && d->fingerprint;
+    r.now.fingerprint = several ? FINGERPRINT_SEVERAL : d->fingerprint;
     return r;
+}
+
+static bool is_conflict(const struct delivery *d, const struct record_life *met)
+{
+    return d->fingerprint && met->fingerprint && d->fingerprint != met->fingerprint;
 }
 
 /* A claim over a record of the same life: what was counted of it goes on. */
@@ -55,7 +62,7 @@ static struct record pending_over(const struct delivery *d, const struct record_
     struct record r = pending(session, claim, number, before->first_seen, now);
     r.now.duplicates = before->duplicates;
     r.now.last_duplicate = before->last_duplicate;
-    r.now.fingerprint = d->fingerprint; /* What goes out is this delivery's content. */
+    r.now.fingerprint = is_conflict(d, before) ? FINGERPRINT_SEVERAL : d->fingerprint;
     r.before = *before;
     return r;
 }
@@ -72,11 +79,6 @@ static struct decision park(enum park_reason reason)
     return (struct decision){.verdict = VERDICT_PARK, .reason = reason};
 }
 
-static bool is_conflict(const struct delivery *d, const struct record_life *met)
-{
-    return d->fingerprint && met->fingerprint && d->fingerprint != met->fingerprint;
-}
-
 /* The same key with another content: the route says what becomes of it. */
 static struct decision conflict(const struct delivery *d, const struct record *met,
                                 const char *session, uint64_t number, int64_t now,
@@ -89,8 +91,11 @@ static struct decision conflict(const struct delivery *d, const struct record *m
     case CONFLICT_PARK: out = park(PARK_CONFLICT); break;
     case CONFLICT_FORWARD:
         out = claim(pending_over(d, &met->now, session, number, number_after(attempt), now));
-        /* What the broker delivers a second time may be what was forwarded before. */
-        out.next.now.in_doubt = d->redelivered;
+        /* What the broker delivers a second time may be what was forwarded before; and doubt
+         * sticks. */
+        out.next.now.in_doubt =
+            d->redelivered ||
+            (met->now.in_doubt && (comes_back(d) || met->now.state == RECORD_PARKED));
         break;
     }
     out.conflict = true;
@@ -103,9 +108,11 @@ static struct decision duplicate(const struct delivery *d, const struct record *
                                  const char *session, uint64_t number, int64_t now,
                                  const struct claim_rules *rules)
 {
-    if (is_conflict(d, &met->now))
+    bool others_retry = d->kind == DELIVERY_PLAIN && d->other_route;
+    bool drops = rules->on_conflict == CONFLICT_DROP;
+    if (is_conflict(d, &met->now) && !(others_retry && drops))
         return conflict(d, met, session, number, now, rules);
-    if (d->kind == DELIVERY_PLAIN && d->other_route)
+    if (others_retry)
         return park(PARK_OTHER_ROUTE);
     return (struct decision){.verdict = VERDICT_DUPLICATE};
 }
@@ -145,9 +152,10 @@ static struct decision meet_abandoned(const struct delivery *d, const struct rec
     if (met->now.completed)
         return complete_noted(met, now, rules);
     if (comes_back(d) && met->now.number <= d->attempt) {
-        /* The delivery itself proves that the copy arrived. */
+        /* The delivery itself proves that the copy arrived, with this content. */
         struct record_life arrived = met->now;
         arrived.state = RECORD_FORWARDED;
+        arrived.fingerprint = d->fingerprint;
         arrived.ends = now + rules->window;
         return come_back_over(d, &arrived, session, number, now, rules);
     }

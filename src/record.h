@@ -15,7 +15,7 @@
  *   c  when it was completed (C); on P the note of a completion that came early
  *   d  in doubt
  *   n  how many duplicates came, l  when the last one did
- *   f  the fingerprint of the message that was forwarded: 16 hex digits
+ *   f  the fingerprint of the message that was forwarded: 16 hex digits (all f: of one of several)
  *   r  there is a result beside it, that its completion brought
  *   o  the session and the number of the claim that owns it (P); absent: nobody does
  *   <  the record that was claimed over, to be put back if the claim is released; always last
@@ -57,6 +57,10 @@ struct record_life {
     int64_t last_duplicate; /* 0: there was none */
     uint64_t fingerprint;   /* 0: none was taken */
 };
+
+/* Of a claim where copies of several contents may be on their way, and nobody knows which one a
+ * completion is about: it is equal to no content's. */
+#define FINGERPRINT_SEVERAL UINT64_MAX
 
 struct record {
     struct record_life now;

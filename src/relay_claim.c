@@ -263,7 +263,7 @@ static bool decide(struct relay *r, size_t to, size_t from, bool owner_lives)
                    relay_backoff(m->tries, RELAY_BUSY_FIRST_MS, RELAY_BUSY_MOST_MS));
         return false;
     case VERDICT_PARK:
-        if (m->delivery.attempt == 0) { /* So that it can be put back, over this record. */
+        if (m->delivery.attempt == 0 || d.conflict) { /* To be put back, over this record. */
             m->first_seen = met.now.first_seen;
             m->attempt = met.now.number;
         }

@@ -34,6 +34,8 @@ static void fill_copy(struct relay *r, struct message *m)
         bool again = c->target == TARGET_WORK && m->delivery.attempt < UINT32_MAX;
         c->first_seen = m->delivery.first_seen;
         c->attempt = m->delivery.attempt + (again ? 1 : 0);
+        if (c->target == TARGET_PARKING && c->reason == PARK_CONFLICT)
+            c->attempt = m->attempt;
     }
     c->in_doubt = m->in_doubt || (m->facts.claim && m->claim.now.in_doubt);
 }

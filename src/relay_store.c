@@ -68,6 +68,8 @@ static void set_record_op(struct relay *r, size_t i, const struct record *expect
     mine.now.completed = expect->now.completed;
     mine.now.has_result = expect->now.has_result;
     mine.now.in_doubt = r->batch[i]->copy.in_doubt || expect->now.in_doubt;
+    if (recorded_as(r->batch[i]) == RECORD_FORWARDED) /* This very content is there. */
+        mine.now.fingerprint = r->batch[i]->delivery.fingerprint;
     struct record write =
         claim_recorded(&mine, recorded_as(r->batch[i]), store_now(r->store), &rules);
     relay_set_op(r, i, expect, &write);
@@ -221,8 +223,19 @@ static void told_of_move(struct relay *r, struct message *m, const struct store_
     relay_move(r, m, EVENT_NOT_MOVED);
 }
 
+/* Who lost its session may have lost its deliveries with it, and not know yet: the broker may have
+ * given them to somebody else. */
+static void doubt_deliveries(struct relay *r)
+{
+    struct message *m;
+    for (size_t p = 0; p < PLACE_COUNT; p++)
+        TAILQ_FOREACH(m, &r->places[p], link)
+    m->delivery.redelivered = true;
+}
+
 bool relay_open_session(struct relay *r)
 {
+    doubt_deliveries(r);
     size_t count = gather_claims(r);
     struct store_move *moves = xcalloc(count, sizeof *moves);
     for (size_t i = 0; i < count; i++) {

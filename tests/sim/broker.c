@@ -112,6 +112,7 @@ static void acknowledge(struct broker *b, struct consumer *c, uint64_t tag, bool
         c->unacked--;
         trace("broker: %s parcel %llu", reject ? "dead-letters" : "forgets",
               (unsigned long long)h->parcel->serial);
+        judge_forgotten(h->parcel);
         if (reject && b->dead_letters) {
             h->parcel->finished = true;
             TAILQ_INSERT_TAIL(&b->parking, h->parcel, link);
@@ -223,7 +224,10 @@ static int handle(struct broker *b, const struct publish *p)
 {
     switch (p->copy.target) {
     case TARGET_WORK: return store_in_work(b, p);
-    case TARGET_PARKING: queue_copy(b, &b->parking, p); return SINK_CONFIRMED;
+    case TARGET_PARKING:
+        queue_copy(b, &b->parking, p);
+        judge_stored_parked(p);
+        return SINK_CONFIRMED;
     case TARGET_DUPLICATES: return store_duplicate(b, p);
     case TARGET_REPLY: break;
     }

@@ -92,9 +92,12 @@ void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag)
     *judge_sighting(tag) = (struct sighting){.serial = p->serial,
                                              .kind = p->kind,
                                              .key = p->key,
+                                             .content = p->content,
+                                             .redelivered = p->redelivered,
                                              .attempt = p->attempt,
                                              .at = sim->now,
                                              .incarnation = r->incarnation};
+    memcpy(judge_sighting(tag)->body, p->body.data, p->body.len);
     r->live++;
     trace("r%d: gets parcel %llu, k%d, kind %d, tag %llu%s", r->slot, (unsigned long long)p->serial,
           p->key, (int)p->kind, (unsigned long long)tag, p->redelivered ? ", redelivered" : "");
@@ -103,19 +106,6 @@ void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag)
 static bool comes_back(const struct sighting *s)
 {
     return s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
-}
-
-/* A relay was told of a record: which of its messages may it take for duplicates from now on? */
-void judge_told(const struct relay_process *r, int key, const struct record *told)
-{
-    for (size_t i = 0; i < sim->book.sighting_count; i++) {
-        struct sighting *s = &sim->book.sightings[i];
-        if (s->incarnation != r->incarnation || s->key != key || s->acked)
-            continue;
-        bool decides = told->now.state == RECORD_COMPLETED || told->now.number > s->attempt;
-        if (comes_back(s) ? decides : s->kind == PARCEL_PLAIN || s->kind == PARCEL_TOO_LARGE)
-            s->may_be_duplicate = true;
-    }
 }
 
 /* ---- Publishing ---- */
@@ -144,10 +134,11 @@ static void judge_claimed_copy(struct relay_process *r, const struct message *m,
         fail("r%d publishes k%d unmarked, and its record is in doubt", r->slot, p->key);
     if (g->unresolved > 0 && !p->copy.in_doubt)
         fail("r%d publishes k%d again, unmarked, after an unknown confirm", r->slot, p->key);
+    judge_claimed_content(r, p);
     if (p->copy.attempt != m->claim.now.number || p->copy.first_seen != m->claim.now.first_seen)
         fail("r%d: the copy of k%d says other than its record", r->slot, p->key);
     if (p->copy.attempt > 1 && !p->copy.in_doubt && !g->new_life &&
-        !(comes_back(s) && s->attempt == p->copy.attempt - 1))
+        !(comes_back(s) && s->attempt == p->copy.attempt - 1) && !judge_is_forwarded_conflict(s, p))
         fail("r%d publishes attempt %u of k%d, which nobody asked for", r->slot, p->copy.attempt,
              p->key);
 }
@@ -162,8 +153,9 @@ static void judge_work_copy(struct relay_process *r, const struct message *m, st
     if (s->kind == PARCEL_LOOP || s->kind == PARCEL_BAD_HEADER || s->kind == PARCEL_UNREADABLE)
         fail("r%d forwards parcel %llu, of kind %d", r->slot, (unsigned long long)s->serial,
              (int)s->kind);
-    /* What is delivered again after a completion may be the very message that was completed. */
-    bool doubtful = sim->route.window_completed >= 0;
+    /* What is delivered again after a completion may be the very message that was completed, and
+     * what is in conflict may have been forwarded before another one was. */
+    bool doubtful = sim->route.window_completed >= 0 || judge_forwards_conflicts();
     if (world_clean(sim) && ((p->copy.in_doubt && !doubtful) || p->copy.unchecked))
         fail("r%d marks k%d, and nothing was in doubt", r->slot, p->key);
     sim->book.in_doubt += p->copy.in_doubt;
@@ -176,6 +168,7 @@ static void judge_work_copy(struct relay_process *r, const struct message *m, st
     } else {
         judge_claimed_copy(r, m, p);
     }
+    judge_once(p, false);
     if (p->grant)
         p->grant->unresolved++;
 }
@@ -192,6 +185,7 @@ static void judge_is_duplicate(struct relay_process *r, const struct sighting *s
         fail("r%d takes parcel %llu of k%d, of kind %d, for a duplicate without a confirmed copy "
              "or a record that says so",
              r->slot, (unsigned long long)s->serial, s->key, (int)s->kind);
+    judge_same_content(r, s);
 }
 
 /* A duplicate goes out as the route says: at most once at a time, its reply last. */
@@ -213,6 +207,12 @@ static void judge_duplicate_copy(struct relay_process *r, const struct message *
         fail("r%d publishes the duplicate k%d twice", r->slot, p->key);
 }
 
+static bool has_its_body(const struct sighting *s, const struct parcel *copy)
+{
+    return copy->body.len == strlen(s->body) &&
+           memcmp(copy->body.data, s->body, copy->body.len) == 0;
+}
+
 void judge_publish(struct relay_process *r, const struct message *m, struct publish *p)
 {
     const struct sighting *s = judge_sighting(p->tag);
@@ -222,20 +222,21 @@ void judge_publish(struct relay_process *r, const struct message *m, struct publ
           (int)p->copy.reason, (unsigned long long)p->sequence);
     if (!source_has(r->source, m))
         fail("r%d publishes k%d, whose delivery is lost", r->slot, p->key);
+    if (p->copy.target != TARGET_REPLY && !has_its_body(s, p->parcel))
+        fail("r%d publishes k%d with another body than it came with", r->slot, p->key);
+    p->parcel->content = s->content;
     if (p->key != s->key && s->kind != PARCEL_UNREADABLE)
         fail("r%d took k%d for k%d", r->slot, s->key, p->key);
     if (m->facts.claim && p->key != SIM_NO_KEY) {
         p->claim = m->claim.claim;
         p->grant = judge_grant(r->incarnation, p->key, m->claim.claim);
+        p->unaware = judge_is_unaware(m);
         if (p->grant)
             p->grant->published = true;
     }
     switch (p->copy.target) {
     case TARGET_WORK: judge_work_copy(r, m, p); break;
-    case TARGET_PARKING:
-        if (p->copy.reason == PARK_NONE)
-            fail("r%d parks k%d without a reason", r->slot, p->key);
-        break;
+    case TARGET_PARKING: judge_parked(r, p); break;
     case TARGET_DUPLICATES:
     case TARGET_REPLY: judge_duplicate_copy(r, m, p); break;
     }
@@ -260,9 +261,7 @@ static struct tally *find_tally(struct key_book *k, uint32_t generation, uint32_
 
 static void judge_order(const struct publish *p)
 {
-    char text[32] = "";
-    memcpy(text, p->parcel->body.data, p->parcel->body.len);
-    uint64_t serial = strtoull(text, NULL, 10);
+    uint64_t serial = judge_sighting(p->tag)->serial;
     if (serial < sim->book.last_work_serial)
         fail("parcel %llu was overtaken by %llu", (unsigned long long)serial,
              (unsigned long long)sim->book.last_work_serial);
@@ -275,6 +274,7 @@ void judge_stored(const struct publish *p)
     const struct copy *c = &p->copy;
     if (p->key != SIM_NO_KEY)
         sim->book.keys[p->key].stored++;
+    judge_stored_content(p);
     if (sim->class == CLASS_QUIET && judge_sighting(p->tag)->kind == PARCEL_PLAIN)
         judge_order(p);
     if (!p->grant || c->in_doubt || c->unchecked || c->no_key)
@@ -295,6 +295,7 @@ static void note_confirmation(uint32_t incarnation, const struct publish *p)
     c->number = p->parcel->attempt;
     c->first_seen = p->copy.first_seen;
     c->in_doubt = p->copy.in_doubt;
+    c->content = p->parcel->content;
     c->next = k->confirmations;
     k->confirmations = c;
     k->confirmed_parking += p->copy.target == TARGET_PARKING;
@@ -316,6 +317,9 @@ static void judge_confirmed(struct relay_process *r, struct publish *p)
     s->grant = unchecked ? NULL : g;
     sim->book.forwarded += work;
     sim->book.parked += !work;
+    sim->book.conflicts_parked += p->copy.reason == PARK_CONFLICT;
+    sim->book.conflicts_forwarded +=
+        g && work && !p->copy.in_doubt && p->copy.attempt > 1 && judge_is_forwarded_conflict(s, p);
     if (g && work)
         g->confirmed_work = true;
     else if (g)
@@ -349,6 +353,8 @@ void judge_answer(struct relay_process *r, struct publish *p)
 
 static void judge_duplicate(struct relay_process *r, const struct sighting *s)
 {
+    if (judge_dropped_conflict(r, s))
+        return;
     judge_is_duplicate(r, s);
     if (sim->route.on_duplicate == DUPLICATE_PUBLISH && !s->published)
         fail("r%d acknowledges the duplicate k%d, which is not published", r->slot, s->key);
@@ -470,6 +476,7 @@ static void judge_key_end(struct world *w, int key)
 
 void judge_end(struct world *w)
 {
+    judge_contents_end(w);
     for (int key = 0; key < SIM_KEYS && !w->failed; key++)
         judge_key_end(w, key);
     for (int i = 0; i < w->relay_count; i++) {

@@ -48,7 +48,7 @@ static bool same_life(const struct record_life *a, const struct record_life *b)
 {
     return a->state == b->state && a->number == b->number && a->first_seen == b->first_seen &&
            a->since == b->since && a->ends == b->ends && a->completed == b->completed &&
-           a->in_doubt == b->in_doubt;
+           a->in_doubt == b->in_doubt && a->fingerprint == b->fingerprint;
 }
 
 /* Clocks of one server agree, but for what a failover changes. */
@@ -88,7 +88,12 @@ static void note_grant(const struct write *w)
     g->claim = w->new->claim;
     g->generation = k->generation;
     g->number = w->new->now.number;
-    g->new_life = w->new->before.state == RECORD_COMPLETED;
+    g->fingerprint = w->new->now.fingerprint;
+    g->over = w->new->before.state ? w->new->before.fingerprint : w->old->now.fingerprint;
+    g->before = w->new->before;
+    g->proven = w->old->now.state == RECORD_PENDING && g->before.state != RECORD_NONE;
+    g->new_life =
+        g->before.state == RECORD_COMPLETED && g->before.first_seen != w->new->now.first_seen;
     g->next = k->grants;
     k->grants = g;
 }
@@ -122,6 +127,17 @@ static void judge_takeover(const struct write *w)
         wrong(w, "takes over and drops a completion");
 }
 
+/* A conflict that is forwarded goes on with the life of what it is in conflict with. */
+static void judge_over_record(const struct write *w)
+{
+    const struct record_life *old = &w->old->now, *new = &w->new->now;
+    if (!same_life(&w->new->before, old) || new->number <= old->number ||
+        new->first_seen != old->first_seen)
+        wrong(w, "claims over a record and does not keep it");
+    if (old->state == RECORD_PARKED && old->in_doubt && !new->in_doubt)
+        wrong(w, "claims over a record parked in doubt, without doubt");
+}
+
 /* Once window_completed is over, a message is a new one, whose claim keeps the completed record. */
 static void judge_new_life(const struct write *w)
 {
@@ -151,14 +167,13 @@ static void judge_claim(const struct write *w)
         break;
     case RECORD_PENDING: judge_takeover(w); break;
     case RECORD_FORWARDED:
-    case RECORD_PARKED:
-        if (!same_life(&w->new->before, old) || new->number <= old->number ||
-            new->first_seen != old->first_seen)
-            wrong(w, "claims over a record and does not keep it");
-        if (old->state == RECORD_PARKED && old->in_doubt && !new->in_doubt)
-            wrong(w, "claims over a record parked in doubt, without doubt");
+    case RECORD_PARKED: judge_over_record(w); break;
+    case RECORD_COMPLETED:
+        if (judge_forwards_conflicts() && new->first_seen == old->first_seen)
+            judge_over_record(w);
+        else
+            judge_new_life(w);
         break;
-    case RECORD_COMPLETED: judge_new_life(w); break;
     }
     note_grant(w);
 }
@@ -198,6 +213,9 @@ static void judge_recording(const struct write *w, const struct grant *g)
         wrong(w, "records a copy in doubt, without its doubt");
     if (!c)
         wrong(w, "records what was not confirmed");
+    if (c && !judge_is_content(new, c->content) &&
+        (c->target == TARGET_WORK || new->fingerprint != FINGERPRINT_SEVERAL))
+        wrong(w, "records another content than that of its copy");
     if (old->completed != new->completed ||
         (old->completed != 0) != (new->state == RECORD_COMPLETED))
         wrong(w, "records and drops a completion, or makes one up");
@@ -237,6 +255,8 @@ static void judge_over_parked(const struct write *w)
     if (!c || new->state != RECORD_FORWARDED || new->number != old->number ||
         new->first_seen != old->first_seen)
         wrong(w, "writes over a parked record");
+    if (c && !judge_is_content(new, c->content))
+        wrong(w, "records another content than that of its copy");
     judge_times(w, NULL);
 }
 
@@ -258,8 +278,10 @@ static void judge_record(const struct write *w)
     const struct record_life *old = &w->old->now, *new = &w->new->now;
     if (w->new->session[0] || w->new->before.state != RECORD_NONE)
         wrong(w, "records and keeps a claim");
-    if (counts_duplicates(w))
+    if (counts_duplicates(w)) {
+        judge_counted(w->incarnation, w->key, new->duplicates - old->duplicates);
         return;
+    }
     if (old->state == RECORD_PARKED) {
         judge_over_parked(w);
         return;
@@ -268,12 +290,11 @@ static void judge_record(const struct write *w)
         wrong(w, "makes or changes a record without a claim");
         return;
     }
-    bool completes = is_abandoned(w) && old->completed &&
+    bool completes = old->completed &&
                      new->state == RECORD_COMPLETED &&new->number ==
-                         old->number &&new->first_seen == old->first_seen;
-    completes = completes || (is_own(w) && old->in_doubt && old->completed &&
-                              new->state == RECORD_COMPLETED &&new->number ==
-                                  old->number &&new->first_seen == old->first_seen);
+                         old->number &&new->first_seen == old->first_seen &&new->fingerprint ==
+                         old->fingerprint &&
+                     (is_abandoned(w) || (is_own(w) && old->in_doubt));
     if (completes && (!is_own(w) || old->in_doubt))
         return;
     if (!was_own(w)) {

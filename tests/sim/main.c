@@ -30,6 +30,7 @@ struct job {
     uint64_t failed;
     uint64_t classes[CLASS_COUNT];
     uint64_t forwarded, parked, duplicates, published, replies, in_doubt, crashes;
+    uint64_t conflicts_parked, conflicts_dropped, conflicts_forwarded;
 };
 
 struct options {
@@ -52,6 +53,9 @@ static void add_book(struct job *j, const struct world *w)
     j->replies += w->book.replies;
     j->in_doubt += w->book.in_doubt;
     j->crashes += w->book.crashes;
+    j->conflicts_parked += w->book.conflicts_parked;
+    j->conflicts_dropped += w->book.conflicts_dropped;
+    j->conflicts_forwarded += w->book.conflicts_forwarded;
 }
 
 static void run_seed(struct job *j, uint64_t seed, bool tracing)
@@ -151,6 +155,9 @@ static int report(const struct options *o)
         all.replies += j->replies;
         all.in_doubt += j->in_doubt;
         all.crashes += j->crashes;
+        all.conflicts_parked += j->conflicts_parked;
+        all.conflicts_dropped += j->conflicts_dropped;
+        all.conflicts_forwarded += j->conflicts_forwarded;
         for (int c = 0; c < CLASS_COUNT; c++)
             all.classes[c] += j->classes[c];
     }
@@ -165,6 +172,9 @@ static int report(const struct options *o)
            (unsigned long long)all.duplicates, (unsigned long long)all.published,
            (unsigned long long)all.replies, (unsigned long long)all.in_doubt,
            (unsigned long long)all.crashes);
+    printf("conflicts: %llu parked, %llu dropped, %llu forwarded\n",
+           (unsigned long long)all.conflicts_parked, (unsigned long long)all.conflicts_dropped,
+           (unsigned long long)all.conflicts_forwarded);
     printf("%llu seeds, %llu failed\n", (unsigned long long)all.done,
            (unsigned long long)all.failed);
     if (all.failed > 0)

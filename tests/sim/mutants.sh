@@ -161,5 +161,46 @@ mutant dup "a duplicate is acknowledged before it is published" flow \
 mutant dup2 "a duplicate whose copy is refused is acknowledged" relay_publish \
   's/case SINK_NACKED: nacked(r, m); break;/case SINK_NACKED: confirmed(r, m); break;/'
 
+mutant con "contents are not compared" claim \
+  's/d->fingerprint != met->fingerprint;/d->fingerprint == 0;/'
+mutant con2 "contents are compared with what was claimed over" claim \
+  's/if (is_conflict(d, &met->now) &&/if (is_conflict(d, \&met->before) \&\&/'
+mutant con3 "a conflict is dropped where it is to be parked" claim \
+  's/case CONFLICT_PARK: [^;]*; break;/case CONFLICT_PARK: break;/'
+mutant con4 "a conflict is forwarded where it is to be parked" claim \
+  's/case CONFLICT_PARK: [^;]*; break;/case CONFLICT_PARK:/'
+mutant con5 "a conflict is parked for another reason" claim \
+  's/park(PARK_CONFLICT)/park(PARK_STALE)/'
+mutant con6 "a conflict is parked where it is to be dropped" claim \
+  's/case CONFLICT_DROP: break;/case CONFLICT_DROP:/'
+mutant con7 "a conflict that is delivered again is not in doubt" claim \
+  's/d->redelivered ||\n *(met->now.in_doubt/(met->now.in_doubt/'
+mutant con8 "a conflict forgets the doubt of what was parked" claim \
+  's/(comes_back(d) || met->now.state == RECORD_PARKED)/comes_back(d)/'
+mutant con9 "a conflict that comes back forgets the doubt" claim \
+  's/(comes_back(d) || met->now.state == RECORD_PARKED)/met->now.state == RECORD_PARKED/'
+mutant con10 "a takeover forgets the content before it" claim \
+  's/is_conflict(d, before) ? FINGERPRINT_SEVERAL : d->fingerprint/d->fingerprint/'
+mutant con11 "what comes back proves another content than its own" claim \
+  's/arrived.fingerprint = d->fingerprint;//'
+mutant con12 "a put-back without a record is alone with its first-seen" claim \
+  's/several ? FINGERPRINT_SEVERAL : d->fingerprint/several ? d->fingerprint : d->fingerprint/'
+mutant con13 "another route's retry is dropped as a conflict" claim \
+  's/ && !(others_retry && drops)/ \&\& (drops || !drops)/'
+mutant con14 "a record says another content than its copy" relay_store \
+  's/mine.now.fingerprint = r->batch\[i\]->delivery.fingerprint;/mine.now.fingerprint = expect->now.fingerprint;/'
+mutant con15 "a parked record forgets the content before it" relay_store \
+  's/if (recorded_as(r->batch\[i\]) == RECORD_FORWARDED)//'
+mutant con16 "a conflict counts as a duplicate" relay_duplicate \
+  's/m->counted =[^;]*;/m->counted = false;/'
+mutant con17 "a conflict is not counted" relay_duplicate \
+  's/stats_add(r->stats, STAT_CONFLICTS, 1);//'
+mutant con18 "a conflict is published as a duplicate" relay_duplicate \
+  's/m->facts.sends = false;\n    if (conflict)/m->facts.sends = aim_copy(r, m);\n    if (conflict)/'
+mutant con19 "a parked conflict can not be put back" relay_publish \
+  's/c->attempt = m->attempt;\n    }/;\n    }/'
+mutant con20 "JSON is compared as it is spelled" key \
+  's/if (json && json_add_canonical/if (json \&\& !json \&\& json_add_canonical/'
+
 printf '%d caught, %d missed\n' "$caught" "$missed"
 [ "$missed" -eq 0 ]

@@ -28,6 +28,7 @@ struct parcel *parcel_copy(struct broker *b, const struct parcel *from)
 {
     struct parcel *p = parcel_new(b, from->kind);
     p->key = from->key;
+    p->content = from->content;
     p->attempt = from->attempt;
     p->first_seen = from->first_seen;
     buffer_add_span(&p->properties, buffer_span(&from->properties));
@@ -96,12 +97,31 @@ static void copy_headers(const struct parcel *p, const char *without, struct buf
     }
 }
 
-void parcel_write_plain(struct parcel *p, int key)
+void content_write(int content, char out[SIM_BODY_MAX])
+{
+    bool json = sim->route.fingerprint == FINGERPRINT_BODY_JSON && content > 0;
+    snprintf(out, SIM_BODY_MAX, json ? "{\"order\":%d}" : "order %d", content);
+}
+
+/* Without fingerprints no two bodies are the same; JSON is spelled in several ways. */
+static void write_body(struct parcel *p)
+{
+    char text[SIM_BODY_MAX];
+    content_write(p->content, text);
+    if (sim->route.fingerprint == FINGERPRINT_NONE)
+        snprintf(text, sizeof text, "%llu", (unsigned long long)p->serial);
+    else if (text[0] == '{' && p->serial % 2 == 0)
+        snprintf(text, sizeof text, "{ \"order\" : %d.0 }", p->content);
+    buffer_add(&p->body, text, strlen(text));
+}
+
+void parcel_write_plain(struct parcel *p, int key, int content)
 {
     static const uint8_t persistent = 2, zeros[SIM_FRAME_ROOM];
     char id[24];
     struct properties properties = {0};
     struct buffer table = {0};
+    p->content = content;
     p->key = key;
     header_add_text(&table, "x-shop", span_of("north"));
     if (p->kind == PARCEL_UNREADABLE)
@@ -117,7 +137,7 @@ void parcel_write_plain(struct parcel *p, int key)
     if (p->serial % 3 == 0)
         set_property(&properties, PROPERTY_REPLY_TO, span_of("answers"));
     encode(&p->properties, &properties);
-    buffer_printf(&p->body, "%llu", (unsigned long long)p->serial);
+    write_body(p);
     buffer_free(&table);
 }
 

@@ -33,12 +33,17 @@ static void produce(struct world *w)
     /* Some keys are much more popular than others. */
     uint32_t most = chance(500) ? 2 : SIM_KEYS;
     int key = chance(60) ? SIM_NO_KEY : (int)rng_below(&w->rng, most);
+    int content = 0;
+    if (w->route.fingerprint != FINGERPRINT_NONE && chance(350))
+        content = (int)rng_below(&w->rng, SIM_CONTENTS);
     struct parcel *p = parcel_new(&w->broker, kind);
-    parcel_write_plain(p, key);
+    parcel_write_plain(p, key, content);
     if (kind == PARCEL_OTHER_ROUTE)
         parcel_bear_other_route(p);
-    if (key != SIM_NO_KEY && kind != PARCEL_UNREADABLE && kind != PARCEL_TOO_LARGE)
+    if (key != SIM_NO_KEY && kind != PARCEL_UNREADABLE && kind != PARCEL_TOO_LARGE) {
         w->book.keys[key].produced++;
+        w->book.keys[key].contents[content].produced = true;
+    }
     send(w, p);
 }
 
@@ -122,6 +127,7 @@ static void put_back(struct world *w)
         return;
     w->retries_left--;
     struct parcel *p = parcel_copy(&w->broker, parked);
+    judge_put_back(parked);
     p->kind = PARCEL_PUT_BACK;
     parked->finished = true;
     send(w, p);

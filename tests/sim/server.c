@@ -102,6 +102,12 @@ uint32_t server_owner(struct store_server *s, const char *session)
     return e ? e->incarnation : 0;
 }
 
+int64_t server_opened(struct store_server *s, const char *session)
+{
+    const struct session_entry *e = find_session(s, session);
+    return e ? e->opened : 0;
+}
+
 static void touch_session(struct store_server *s, struct session_entry *e, bool exists,
                           int64_t expires)
 {
@@ -121,7 +127,7 @@ static struct session_entry *add_session(struct store_server *s, const char *id,
         s->sessions = xrealloc(s->sessions, s->session_size * sizeof *s->sessions);
     }
     struct session_entry *e = &s->sessions[s->session_count++];
-    *e = (struct session_entry){.incarnation = incarnation};
+    *e = (struct session_entry){.incarnation = incarnation, .opened = sim->now};
     memcpy(e->id, id, sizeof e->id);
     return e;
 }
@@ -256,6 +262,7 @@ void server_failover(struct store_server *s)
         } else {
             s->entries[u->key] = u->entry;
             sim->book.keys[u->key].generation++;
+            sim->book.keys[u->key].set_back = true;
         }
     }
     s->undo_count = 0;

@@ -143,6 +143,27 @@ static void choose_duplicates(struct world *w)
     w->route.reply = rng_chance(&w->rng, 300);
 }
 
+/* The world takes fingerprints by itself, of each content as it is in its canonical form. */
+static void choose_conflicts(struct world *w)
+{
+    struct route_config *r = &w->route;
+    if (half())
+        return;
+    r->fingerprint = half() ? FINGERPRINT_BODY : FINGERPRINT_BODY_JSON;
+    /* What is forwarded as a conflict was held before, and so may be overtaken. */
+    r->on_conflict = (enum on_conflict)below(w->class == CLASS_QUIET ? 2 : 3);
+    w->rules.on_conflict = r->on_conflict;
+    for (int i = 0; i < SIM_CONTENTS; i++) {
+        char body[SIM_BODY_MAX];
+        content_write(i, body);
+        w->fingerprints[i] = key_fingerprint(r->key_rule, false, span_of(body));
+        for (int k = 0; k < i; k++) {
+            if (w->fingerprints[i] == w->fingerprints[k])
+                fail("contents %d and %d have one fingerprint", k, i);
+        }
+    }
+}
+
 void setup_world(struct world *w)
 {
     w->class = choose_class();
@@ -151,6 +172,7 @@ void setup_world(struct world *w)
     w->rules.check_dead_lettered = w->route.on_dead_lettered == DEAD_LETTERED_CHECK;
     choose_faults(w);
     choose_duplicates(w);
+    choose_conflicts(w);
     bool one = w->class == CLASS_QUIET || w->class == CLASS_ONE;
     w->relay_count = one ? 1 : 1 + (int)below(SIM_RELAYS);
     w->broker.dead_letters = half();

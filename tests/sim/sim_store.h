@@ -28,6 +28,7 @@ struct late_call {
 
 void late_call_free(struct late_call *call);
 void server_apply(struct store_server *s, struct call *c);
+int64_t server_opened(struct store_server *s, const char *session);
 uint32_t server_owner(struct store_server *s, const char *session); /* its incarnation */
 
 #endif

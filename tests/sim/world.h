@@ -38,6 +38,8 @@
 #define SIM_RELAYS 3
 #define SIM_WORK_QUEUES 2
 #define SIM_NO_KEY (-1)
+#define SIM_CONTENTS 3 /* that messages of one key may have, where a route takes fingerprints */
+#define SIM_BODY_MAX 40
 #define SIM_EPOCH INT64_C(1782640800000) /* 1970 ms at world time 0 */
 #define SIM_STALL_TURNS 300
 #define SIM_FRAME_ROOM 4096
@@ -80,6 +82,7 @@ struct parcel {
     uint64_t serial;
     enum parcel_kind kind;
     int key;
+    int content;        /* 0 to SIM_CONTENTS - 1; its body says it, in one spelling or another */
     uint32_t attempt;   /* of a copy, or of the copy that it was, at least 1 */
     int64_t first_seen; /* likewise */
     bool redelivered;
@@ -128,6 +131,7 @@ struct publish {
     struct grant *grant; /* the claim that it was published under, or NULL */
     uint64_t claim;      /* its number, though it may not have been granted yet; 0: none */
     int key;
+    bool unaware; /* its relay cannot know that its delivery is somebody else's by now */
     struct copy copy;
     struct parcel *parcel; /* what is stored; NULL once it was */
     int answer;            /* enum sink_answer */
@@ -178,6 +182,7 @@ struct session_entry {
     char id[SESSION_ID_LEN + 1];
     uint32_t incarnation; /* of the relay that opened it */
     bool exists;
+    int64_t opened;
     int64_t expires;
 };
 
@@ -236,7 +241,11 @@ struct grant {
     uint64_t claim;
     uint32_t generation;
     uint32_t number;
-    bool new_life; /* it was made over a completed record */
+    uint64_t fingerprint;
+    uint64_t over; /* the fingerprint of what it was made over; 0: none */
+    bool new_life; /* it was made over a completed record whose window was over */
+    bool proven;   /* it was made over a claim whose copy its delivery proves to have arrived */
+    struct record_life before; /* what it was made over */
     bool published;
     int unresolved; /* copies published whose absence is not certain */
     bool confirmed_work;
@@ -254,6 +263,7 @@ struct confirmation {
     uint32_t number;
     int64_t first_seen;
     bool in_doubt;
+    int content;
 };
 
 struct tally {
@@ -261,6 +271,14 @@ struct tally {
     uint32_t generation;
     uint32_t attempt;
     int unmarked;
+};
+
+/* Where messages of one key and one content are. */
+struct content_book {
+    bool produced;
+    int work;     /* copies that were stored in a work queue */
+    int parking;  /* that lie in the parking queue, */
+    int put_back; /* or came from there and are not acknowledged */
 };
 
 struct key_book {
@@ -272,6 +290,8 @@ struct key_book {
     int produced;
     int stored; /* copies in work queues */
     int confirmed_parking;
+    struct content_book contents[SIM_CONTENTS];
+    bool set_back; /* a failover brought an older record of it back */
 };
 
 /* One delivery to one relay. */
@@ -279,6 +299,9 @@ struct sighting {
     uint64_t serial; /* of the parcel */
     enum parcel_kind kind;
     int key;
+    int content;
+    char body[SIM_BODY_MAX];
+    bool redelivered;
     uint32_t attempt;
     int64_t at;
     int unresolved;      /* copies for work whose absence is not certain */
@@ -286,8 +309,14 @@ struct sighting {
     bool confirmed;      /* a copy of its own was, */
     struct grant *grant; /* under this claim */
     bool acked;
-    uint32_t incarnation;  /* of the relay */
-    bool may_be_duplicate; /* since the relay was told of a record, after it arrived */
+    uint32_t incarnation;     /* of the relay */
+    bool may_be_duplicate;    /* since the relay was told of a record, after it arrived */
+    bool may_conflict;        /* likewise: of a record of another content, */
+    bool conflict_of_several; /* of which nobody knows which of several it is, */
+    uint32_t conflict_number; /* with at least this number */
+    int stored;               /* copies in a work queue, */
+    int unmarked;             /* how many of them say nothing of a doubt, */
+    uint32_t generation;      /* and their claim's */
 };
 
 struct book {
@@ -299,6 +328,8 @@ struct book {
     uint64_t last_work_serial; /* CLASS_QUIET: copies arrive in order */
     uint64_t forwarded, parked, duplicates, in_doubt, crashes; /* for --stats */
     uint64_t published, replies;
+    uint64_t conflicts_parked, conflicts_dropped, conflicts_forwarded;
+    uint64_t unclear; /* may have been dropped as conflicts or as duplicates */
 };
 
 struct world {
@@ -312,6 +343,7 @@ struct world {
     uint64_t seed;
     enum fault_class class;
     struct faults faults;
+    uint64_t fingerprints[SIM_CONTENTS]; /* of the contents */
     bool people_retry, people_complete, people_release, people_put_back, people_err;
     int to_produce;
     int retries_left; /* how often people may still send something back */
@@ -353,16 +385,33 @@ void trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void judge_free(struct world *w);
 struct sighting *judge_sighting(uint64_t tag);
 void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag);
-void judge_told(const struct relay_process *r, int key, const struct record *told);
 void judge_publish(struct relay_process *r, const struct message *m, struct publish *p);
-void judge_stored(const struct publish *p); /* in a work queue */
+void judge_stored(const struct publish *p); /* in a work queue, */
+void judge_stored_parked(const struct publish *p);
 void judge_answer(struct relay_process *r, struct publish *p);
 void judge_ack(struct relay_process *r, uint64_t tag, bool reject);
 void judge_stopped(const struct relay_process *r);
 void judge_turn(struct relay_process *r, int64_t sleep);
 void judge_end(struct world *w);
-int key_index(struct span key); /* or SIM_NO_KEY */
+void judge_put_back(const struct parcel *p);  /* an operator took it out of the parking queue */
+void judge_forgotten(const struct parcel *p); /* its acknowledgement arrived */
+int key_index(struct span key);               /* or SIM_NO_KEY */
 const char *target_name(enum target target);
+
+/* judge_content.c */
+void judge_told(const struct relay_process *r, int key, const struct record *told);
+bool judge_forwards_conflicts(void);
+bool judge_is_content(const struct record_life *life, int content); /* of that fingerprint? */
+void judge_counted(uint32_t incarnation, int key, uint32_t count);
+bool judge_is_unaware(const struct message *m);
+void judge_once(const struct publish *p, bool stored);
+void judge_claimed_content(const struct relay_process *r, const struct publish *p);
+void judge_stored_content(const struct publish *p);
+void judge_same_content(const struct relay_process *r, const struct sighting *s);
+void judge_parked(const struct relay_process *r, const struct publish *p);
+bool judge_dropped_conflict(const struct relay_process *r, const struct sighting *s);
+bool judge_is_forwarded_conflict(const struct sighting *s, const struct publish *p);
+void judge_contents_end(const struct world *w);
 
 /* judge_store.c */
 void judge_write(uint32_t incarnation, const char *session, int key, const struct record *old,
@@ -390,8 +439,10 @@ bool broker_is_down(const struct broker *b);
 struct parcel *parcel_new(struct broker *b, enum parcel_kind kind);
 void parcel_free(struct parcel *p);
 struct parcel *parcel_copy(struct broker *b, const struct parcel *from);
-/* A producer's message: `key` as its message_id. */
-void parcel_write_plain(struct parcel *p, int key);
+/* A producer's message: `key` as its message_id, `content` in its body. */
+void parcel_write_plain(struct parcel *p, int key, int content);
+/* The bytes that a content's fingerprint is taken of; terminated. */
+void content_write(int content, char out[SIM_BODY_MAX]);
 /* Adds an array of one or two tables, as RabbitMQ does on dead-lettering, and drops an attempt
  * header. */
 void parcel_add_death(struct parcel *p, const char *queue, const char *exchange, bool delayed);

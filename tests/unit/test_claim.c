@@ -185,7 +185,7 @@ static void conflicts(void **state)
          VERDICT_DUPLICATE, true, NULL},
         {"forwarded", CONFLICT_FORWARD, "1F 1 100 t200 e9000000 n3 l400 f00000000000000aa", 0xab,
          VERDICT_CLAIM, true,
-         "1P 2 100 t5000000 n3 l400 f00000000000000ab o" ME
+         "1P 2 100 t5000000 n3 l400 fffffffffffffffff o" ME
          ".7 <F 1 100 t200 e9000000 n3 l400 f00000000000000aa"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -202,30 +202,98 @@ static void conflicts(void **state)
         if (got.verdict == VERDICT_PARK)
             assert_int_equal(got.reason, PARK_CONFLICT);
     }
-    struct delivery second = again;
-    second.fingerprint = 0xab;
-    struct claim_rules forward = rules;
-    forward.on_conflict = CONFLICT_FORWARD;
-    struct record recorded = read_record("1F 1 100 t200 e9000000 f00000000000000aa");
-    struct decision d = claim_decide(&second, &recorded, false, ME, 7, NOW, &forward);
-    same_record("redelivered: perhaps forwarded before", &d.next,
-                "1P 2 100 t5000000 d f00000000000000ab o" ME
-                ".7 <F 1 100 t200 e9000000 f00000000000000aa");
-    struct record abandoned = read_record("1P 1 100 t200 f00000000000000aa o" OTHER ".1");
-    d = claim_decide(&second, &abandoned, false, ME, 7, NOW, &rules);
-    same_record("a takeover bears what goes out", &d.next,
-                "1P 1 100 t5000000 d f00000000000000ab o" ME ".7");
-    struct delivery back = back1;
-    back.fingerprint = 0xab;
-    d = claim_decide(&back, &recorded, false, ME, 7, NOW, &rules);
-    same_record("and so does what was put back", &d.next,
-                "1P 2 100 t5000000 f00000000000000ab o" ME
-                ".7 <F 1 100 t200 e9000000 f00000000000000aa");
     struct delivery first = plain;
     first.fingerprint = 0xaa;
     struct record claim = claim_new(&first, ME, 7, NOW);
     same_record("a new claim bears it", &claim,
                 "1P 1 5000000 t5000000 f00000000000000aa o" ME ".7");
+}
+
+#define SEVERAL "fffffffffffffffff"
+#define OVER_FIRST " <F 1 100 t200 e9000000 f00000000000000aa"
+
+/* Claims by a message of content ab, over records of content aa: what they are in doubt of, and
+ * what a completion that comes to them would be about. */
+static void claims_of_another_content(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *label;
+        const struct delivery *d;
+        bool redelivered;
+        const char *met;
+        const char *next;
+    } cases[] = {
+        {"a conflict", &plain, false, "1F 1 100 t200 e9000000 f00000000000000aa",
+         "1P 2 100 t5000000 " SEVERAL " o" ME ".7" OVER_FIRST},
+        {"redelivered: perhaps forwarded before", &plain, true,
+         "1F 1 100 t200 e9000000 f00000000000000aa",
+         "1P 2 100 t5000000 d " SEVERAL " o" ME ".7" OVER_FIRST},
+        {"over one parked in doubt", &plain, false, "1K 1 100 t200 e9000000 d f00000000000000aa",
+         "1P 2 100 t5000000 d " SEVERAL " o" ME ".7 <K 1 100 t200 e9000000 d f00000000000000aa"},
+        {"over one forwarded in doubt, which is another message", &plain, false,
+         "1F 1 100 t200 e9000000 d f00000000000000aa",
+         "1P 2 100 t5000000 " SEVERAL " o" ME ".7 <F 1 100 t200 e9000000 d f00000000000000aa"},
+        {"comes back to one in doubt", &back1, false, "1F 2 100 t200 e9000000 d f00000000000000aa",
+         "1P 3 100 t5000000 d " SEVERAL " o" ME ".7 <F 2 100 t200 e9000000 d f00000000000000aa"},
+        {"comes back in its turn", &back1, false, "1F 1 100 t200 e9000000 f00000000000000aa",
+         "1P 2 100 t5000000 " SEVERAL " o" ME ".7" OVER_FIRST},
+        {"a takeover", &plain, false, "1P 1 100 t200 f00000000000000aa o" OTHER ".1",
+         "1P 1 100 t5000000 d " SEVERAL " o" ME ".7"},
+        {"a takeover of several", &plain, false, "1P 1 100 t200 d " SEVERAL " o" OTHER ".1",
+         "1P 1 100 t5000000 d " SEVERAL " o" ME ".7"},
+        {"a takeover of the same", &plain, false, "1P 1 100 t200 f00000000000000ab o" OTHER ".1",
+         "1P 1 100 t5000000 d f00000000000000ab o" ME ".7"},
+        {"a delivery proves that its own content arrived", &retry1, false,
+         "1P 1 100 t200 d " SEVERAL " o" OTHER ".1",
+         "1P 2 100 t5000000 f00000000000000ab o" ME
+         ".7 <F 1 100 t200 e12200000 d f00000000000000ab"},
+    };
+    struct claim_rules forward = rules;
+    forward.on_conflict = CONFLICT_FORWARD;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct delivery d = *cases[i].d;
+        d.redelivered = cases[i].redelivered;
+        d.fingerprint = 0xab;
+        struct record met = read_record(cases[i].met);
+        struct decision got = claim_decide(&d, &met, false, ME, 7, NOW, &forward);
+        assert_int_equal(got.verdict, VERDICT_CLAIM);
+        same_record(cases[i].label, &got.next, cases[i].next);
+    }
+    struct delivery back = back1;
+    back.fingerprint = 0xab;
+    struct record claim = claim_new(&back, ME, 7, NOW);
+    same_record("put back where there is no record", &claim,
+                "1P 2 100 t5000000 " SEVERAL " o" ME ".7");
+}
+
+/* Several contents, and a completion of one: neither message may be called its duplicate. */
+static void what_nobody_can_tell_is_a_conflict(void **state)
+{
+    (void)state;
+    struct delivery d = again;
+    d.fingerprint = 0xab;
+    struct record met = read_record("1P 1 100 t200 c300 d " SEVERAL " o" OTHER ".1");
+    struct decision got = claim_decide(&d, &met, false, ME, 7, NOW, &rules);
+    assert_int_equal(got.verdict, VERDICT_COMPLETE);
+    got = claim_decide(&d, &got.next, false, ME, 7, NOW, &rules);
+    assert_int_equal(got.verdict, VERDICT_PARK);
+    assert_int_equal(got.reason, PARK_CONFLICT);
+}
+
+static void another_routes_retry_is_not_dropped(void **state)
+{
+    (void)state;
+    struct delivery d = chained;
+    d.fingerprint = 0xab;
+    struct claim_rules r = rules;
+    struct record met = read_record("1F 1 100 t200 e9000000 f00000000000000aa");
+    struct decision got = claim_decide(&d, &met, false, ME, 7, NOW, &r);
+    assert_int_equal(got.reason, PARK_CONFLICT);
+    r.on_conflict = CONFLICT_DROP;
+    got = claim_decide(&d, &met, false, ME, 7, NOW, &r);
+    assert_int_equal(got.verdict, VERDICT_PARK);
+    assert_int_equal(got.reason, PARK_OTHER_ROUTE);
 }
 
 static void a_noted_completion_ends_my_doubt(void **state)
@@ -415,6 +483,9 @@ int main(void)
         cmocka_unit_test(checks_what_was_dead_lettered),
         cmocka_unit_test(a_completed_key_may_be_free_again),
         cmocka_unit_test(conflicts),
+        cmocka_unit_test(claims_of_another_content),
+        cmocka_unit_test(what_nobody_can_tell_is_a_conflict),
+        cmocka_unit_test(another_routes_retry_is_not_dropped),
         cmocka_unit_test(a_noted_completion_ends_my_doubt),
         cmocka_unit_test(counts_duplicates),
         cmocka_unit_test(records),
