@@ -386,16 +386,13 @@ void judge_free(struct world *w);
 struct sighting *judge_sighting(uint64_t tag);
 void judge_seen(struct relay_process *r, const struct parcel *p, uint64_t tag);
 void judge_publish(struct relay_process *r, const struct message *m, struct publish *p);
-void judge_stored(const struct publish *p); /* in a work queue, */
-void judge_stored_parked(const struct publish *p);
+void judge_stored(const struct publish *p); /* in a work queue */
 void judge_answer(struct relay_process *r, struct publish *p);
 void judge_ack(struct relay_process *r, uint64_t tag, bool reject);
 void judge_stopped(const struct relay_process *r);
 void judge_turn(struct relay_process *r, int64_t sleep);
 void judge_end(struct world *w);
-void judge_put_back(const struct parcel *p);  /* an operator took it out of the parking queue */
-void judge_forgotten(const struct parcel *p); /* its acknowledgement arrived */
-int key_index(struct span key);               /* or SIM_NO_KEY */
+int key_index(struct span key); /* or SIM_NO_KEY */
 const char *target_name(enum target target);
 
 /* judge_content.c */
@@ -406,7 +403,10 @@ void judge_counted(uint32_t incarnation, int key, uint32_t count);
 bool judge_is_unaware(const struct message *m);
 void judge_once(const struct publish *p, bool stored);
 void judge_claimed_content(const struct relay_process *r, const struct publish *p);
-void judge_stored_content(const struct publish *p);
+void judge_stored_content(const struct publish *p); /* in a work queue */
+void judge_stored_parked(const struct publish *p);  /* in the parking queue */
+void judge_put_back(const struct parcel *p);  /* an operator took it out of the parking queue */
+void judge_forgotten(const struct parcel *p); /* its acknowledgement arrived */
 void judge_same_content(const struct relay_process *r, const struct sighting *s);
 void judge_parked(const struct relay_process *r, const struct publish *p);
 bool judge_dropped_conflict(const struct relay_process *r, const struct sighting *s);
