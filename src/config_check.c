@@ -1,6 +1,7 @@
 #include "config_check.h"
 
 #include "options.h"
+#include "redis_tls.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -112,6 +113,8 @@ static void check_broker(struct check *c)
 
 static void check_redis(struct check *c, size_t index, struct store_config *s)
 {
+    char error[REDIS_TLS_ERROR];
+    const char *field;
     if (s->username)
         replace(&s->parsed.username, s->username);
     if (s->password)
@@ -120,6 +123,8 @@ static void check_redis(struct check *c, size_t index, struct store_config *s)
         faults_add(c->faults, store_path(index, s->username ? "username" : "url").text,
                    "has a username and no password; set password (a URL's password alone is "
                    "written redis://:PASSWORD@HOST)");
+    if (s->parsed.tls && !redis_tls_check(&s->tls, &field, error))
+        faults_add(c->faults, store_path(index, field).text, "%s", error);
 }
 
 /* Who logs in at PostgreSQL is libpq's business, but one thing has to be right. */

@@ -145,19 +145,66 @@ static void put_script(struct redis_store *r, enum script script, size_t keys, s
     redis_put_number(&r->link, (int64_t)keys);
 }
 
+/*
+ * wait_replicas: what a script wrote, or read, counts only when so many replicas have it. One WAIT
+ * behind the script, in the same write, covers all that this connection did before.
+ *
+ * Why every script, and not claims alone? A claim that a failover forgets is made again: two copies
+ * and no mark. A recording: the key is pending again, and its next duplicate goes out, marked. A
+ * release or a completion: a user's answer was wrong. The next session: its claims would be found
+ * with the one before, and be in doubt for nothing; and without replicas no session begins, so a
+ * route does not begin to consume what it could not claim. And what is only read: a master that was
+ * replaced while it stood still believes in itself for some seconds more, but no replica does, and
+ * a record that was released meanwhile makes no duplicate.
+ */
+#define WAIT_SHARE(ms) ((ms)*3 / 4 + 1) /* within the call's time, and 0 would be for ever */
+
+static void put_wait(struct redis_store *r)
+{
+    redis_put_command(&r->link, 3);
+    redis_put_text(&r->link, "WAIT");
+    redis_put_number(&r->link, r->link.config->wait_replicas);
+    redis_put_number(&r->link, WAIT_SHARE(r->link.config->timeout));
+}
+
+static bool take_wait(struct redis_store *r, const redisReply *reply)
+{
+    const struct redis_link *l = &r->link;
+    if (reply->type != REDIS_REPLY_INTEGER)
+        return redis_refuse(&r->link, "WAIT", reply);
+    return reply->integer >= l->config->wait_replicas ||
+           store_fail(&r->common,
+                      "Redis at %s: %lld of the %lld replicas that wait_replicas asks for have "
+                      "the last writes",
+                      l->address, reply->integer, (long long)l->config->wait_replicas);
+}
+
+/* Sends the script that is in the command buffer; its reply, or NULL. */
+static redisReply *send_script(struct redis_store *r)
+{
+    redisReply *replies[2] = {NULL, NULL};
+    size_t count = r->link.config->wait_replicas > 0 ? 2 : 1;
+    if (!redis_exchange(&r->link, replies, count))
+        return NULL;
+    /* A script that failed has nothing to wait for, and is the reason to tell. */
+    bool good = count == 1 || replies[0]->type == REDIS_REPLY_ERROR || take_wait(r, replies[1]);
+    redis_free_replies(replies + 1, count - 1);
+    if (!good)
+        redis_free_replies(replies, 1);
+    return replies[0];
+}
+
 /* Runs the script that is in the command buffer; its reply, or NULL. A server that was restarted or
  * flushed has forgotten the script, and then has done nothing: it is told again, once. */
 static redisReply *run_script(struct redis_store *r, enum script script)
 {
-    redisReply *reply = NULL;
-    if (!redis_exchange(&r->link, &reply, 1))
-        return NULL;
-    if (!redis_is_error(reply, "NOSCRIPT"))
+    if (r->link.config->wait_replicas > 0)
+        put_wait(r);
+    redisReply *reply = send_script(r);
+    if (!reply || !redis_is_error(reply, "NOSCRIPT"))
         return reply;
     freeReplyObject(reply);
-    if (!load_script(r, script) || !redis_exchange(&r->link, &reply, 1))
-        return NULL;
-    return reply;
+    return load_script(r, script) ? send_script(r) : NULL;
 }
 
 static bool redis_open(struct store *s, bool *permanent)

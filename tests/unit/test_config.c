@@ -948,6 +948,17 @@ static char *uncommented(const char *text)
     return (char *)out.data;
 }
 
+/* The files of the store with TLS are on no machine, and not every build has TLS. */
+static void without_tls(char *text)
+{
+    char *scheme = strstr(text, "rediss+");
+    char *from = strstr(text, "    tls:\n");
+    char *to = from ? strstr(from, "\n    # ") : NULL;
+    assert_true(scheme && to);
+    memmove(from, to + 1, strlen(to));
+    memmove(scheme + strlen("redis"), scheme + strlen("rediss"), strlen(scheme + strlen("redis")));
+}
+
 static void test_example_shows_every_field_and_default(void **state)
 {
     (void)state;
@@ -957,6 +968,7 @@ static void test_example_shows_every_field_and_default(void **state)
     if (missing.len)
         fail_msg("config/onlyonce.yaml: %.*s", (int)missing.len, (const char *)missing.data);
     char *full = uncommented(text);
+    without_tls(full);
     struct config *a = load_good("config/onlyonce.yaml", span_of(text));
     struct config *b = load_good("config/onlyonce.yaml, uncommented", span_of(full));
     assert_true(strlen(full) < strlen(text));

@@ -555,7 +555,11 @@ static void replicas_that_may_lag(void **state)
     b->config.parsed.port = fake_redis_port(f);
     b->store = store_new(&b->config, "scope");
     assert_opens(b);
-    assert_danger(b, "there are replicas (2), and min-replicas-to-write is 0");
+    assert_danger(b, "there are replicas (2), and wait_replicas and min-replicas-to-write are 0");
+    b->config.wait_replicas = 3;
+    assert_danger(b, "there are 2 replicas, and wait_replicas is 3");
+    b->config.wait_replicas = 1;
+    assert_danger(b, NULL);
     store_close(b->store);
     fake_redis_stop(f);
 }
