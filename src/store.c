@@ -12,6 +12,7 @@
 static const struct store_backend *const BACKENDS[] = {
     [STORE_REDIS] = &store_redis_backend,
     [STORE_SQLITE] = &store_sqlite_backend,
+    [STORE_POSTGRES] = &store_postgres_backend,
     [STORE_MEMORY] = &store_memory_backend,
 };
 

@@ -36,6 +36,7 @@ struct store_backend {
 
 extern const struct store_backend store_redis_backend;
 extern const struct store_backend store_sqlite_backend;
+extern const struct store_backend store_postgres_backend;
 extern const struct store_backend store_memory_backend;
 
 struct store {
