@@ -46,7 +46,7 @@ static bool refuse_name(struct redis_link *s)
     freeReplyObject(masters);
     s->refused = true;
     store_fail(s->store, "Sentinel at %s does not know it, but %.*s", s->address,
-               names.len > 0 ? (int)names.len : 2, names.len > 0 ? (char *)names.data : "none");
+               names.len > 0 ? (int)names.len : 4, names.len > 0 ? (char *)names.data : "none");
     buffer_free(&names);
     return false;
 }
