@@ -155,10 +155,14 @@ static bool fail_late(struct redis_link *l)
 
 static bool fail_context(struct redis_link *l)
 {
+    const char *why = l->config->parsed.tls ? redis_tls_why(l->context) : l->context->errstr;
+    const char *hint = !l->asked ? ""
+                       : l->config->tls.cert
+                           ? "; it asks for a certificate, and may refuse the one in tls.cert"
+                           : "; it asks for a certificate: set tls.cert and tls.key";
     if (clock_now() >= l->deadline)
         return fail_late(l);
-    return store_fail(l->store, "%s at %s: %s", l->kind, l->address,
-                      l->config->parsed.tls ? redis_tls_why(l->context) : l->context->errstr);
+    return store_fail(l->store, "%s at %s: %s%s", l->kind, l->address, why, hint);
 }
 
 /* ---- Round trips ---- */
@@ -197,6 +201,7 @@ static bool receive(struct redis_link *l, redisReply **out)
         if (!wait_for(l, POLLIN) || (redisBufferRead(l->context) != REDIS_OK && !fail_context(l)))
             return false;
     }
+    l->asked = false; /* and is content with what it got */
     *out = reply;
     return true;
 }
@@ -260,7 +265,7 @@ static bool prepare_context(struct redis_link *l)
 static bool begin_tls(struct redis_link *l)
 {
     char error[REDIS_TLS_ERROR];
-    return redis_tls_begin(l->context, &l->config->tls, l->host, l->deadline, error) ||
+    return redis_tls_begin(l->context, &l->config->tls, l->host, l->deadline, &l->asked, error) ||
            (clock_now() >= l->deadline
                 ? fail_late(l)
                 : store_fail(l->store, "%s at %s: %s", l->kind, l->address, error));
@@ -271,6 +276,7 @@ bool redis_connect(struct redis_link *l)
     int64_t left = l->deadline - clock_now();
     if (left <= 0)
         return fail_late(l);
+    l->asked = false;
     redis_tls_ready();
     struct timeval limit = {.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
     l->context = redisConnectWithTimeout(l->host, l->port, limit);

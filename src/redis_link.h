@@ -35,6 +35,7 @@ struct redis_link {
     int64_t allowed;       /* ms that the call may take, until the deadline */
     int64_t deadline;      /* clock_now() */
     bool refused;          /* an error that trying again will not cure */
+    bool asked;            /* for our certificate, and has not answered anything since */
     long long evicted;     /* evicted_keys, as last seen */
     size_t sentinel;       /* the one to ask first */
 };

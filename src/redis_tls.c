@@ -20,9 +20,10 @@ bool redis_tls_check(const struct tls_config *config, const char **field,
 }
 
 bool redis_tls_begin(redisContext *context, const struct tls_config *config, const char *host,
-                     int64_t deadline, char error[REDIS_TLS_ERROR])
+                     int64_t deadline, bool *asked, char error[REDIS_TLS_ERROR])
 {
     const char *field;
+    (void)asked;
     (void)context;
     (void)host;
     (void)deadline;
@@ -162,6 +163,14 @@ static bool is_address(const char *host)
     return inet_pton(AF_INET, host, bytes) == 1 || inet_pton(AF_INET6, host, bytes) == 1;
 }
 
+/* OpenSSL is about to answer the server's request for a certificate. */
+static int note_request(SSL *ssl, void *asked)
+{
+    (void)ssl;
+    *(bool *)asked = true;
+    return 1;
+}
+
 /* Which host is meant: checked in its certificate, and told to it, which is done for names only. */
 static bool name_host(SSL *ssl, const char *host, bool verify)
 {
@@ -245,7 +254,7 @@ static bool shake_hands(int fd, SSL *ssl, const char *host, int64_t deadline,
 }
 
 bool redis_tls_begin(redisContext *context, const struct tls_config *config, const char *host,
-                     int64_t deadline, char error[REDIS_TLS_ERROR])
+                     int64_t deadline, bool *asked, char error[REDIS_TLS_ERROR])
 {
     const char *field;
     char why[REDIS_TLS_ERROR];
@@ -253,14 +262,16 @@ bool redis_tls_begin(redisContext *context, const struct tls_config *config, con
     SSL_CTX *shared = make_context(config, &field, why);
     if (!shared)
         return fail(error, "%s: %.200s", field, why);
+    SSL_CTX_set_cert_cb(shared, note_request, asked);
     SSL *ssl = SSL_new(shared);
     SSL_CTX_free(shared); /* ssl holds it */
     if (!ssl || !name_host(ssl, host, config->verify)) {
         SSL_free(ssl);
         return fail(error, "no TLS: OpenSSL cannot begin it");
     }
+    /* A quick server may already have answered, and the answer may be no good. */
     if (redisInitiateSSL(context, ssl) != REDIS_OK) {
-        fail(error, "no TLS: %s", context->errstr);
+        fail_handshake(ssl, host, error);
         SSL_free(ssl);
         return false;
     }

@@ -23,9 +23,10 @@
 bool redis_tls_check(const struct tls_config *config, const char **field,
                      char error[REDIS_TLS_ERROR]);
 
-/* TLS over a context that is connected, and whose socket does not block. */
+/* TLS over a context that is connected, and whose socket does not block. *asked: the server asked
+ * for a certificate. It may refuse what it got, or got not, only afterwards, by hanging up. */
 bool redis_tls_begin(redisContext *context, const struct tls_config *config, const char *host,
-                     int64_t deadline, char error[REDIS_TLS_ERROR]);
+                     int64_t deadline, bool *asked, char error[REDIS_TLS_ERROR]);
 
 /* To be called before each read and write: errors that others left behind in OpenSSL would be taken
  * for this connection's. */

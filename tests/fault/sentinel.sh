@@ -62,8 +62,10 @@ lag_master() {
 }
 
 account() {
-  fault_in_order relay led $COUNT "$1" --max-unmarked "$2" | tee "$RIG_DIR/account.out"
-  return "${PIPESTATUS[0]}"
+  local code=0
+  fault_in_order relay led $COUNT "$1" --max-unmarked "$2" >"$RIG_DIR/account.out" || code=$?
+  cat "$RIG_DIR/account.out"
+  return $code
 }
 
 # lose_master HOW PREFIX UNMARKED : under load; all arrives, none is missing, and no more than so many

@@ -56,13 +56,17 @@ void redis_server_create(struct redis_server *s)
 static void become_server(const struct redis_server *s, const char *const *settings)
 {
     char port[16];
-    const char *words[WORDS_MOST] = {"redis-server", "--port", port,     "--bind",
-                                     "127.0.0.1",    "--save", "",       "--appendonly",
-                                     "no",           "--dir",  s->folder};
-    size_t count = 11;
-    snprintf(port, sizeof port, "%d", s->port);
+    const char *const ours[] = {"--port", port,           "--bind", "127.0.0.1", "--save",
+                                "",       "--appendonly", "no",     "--dir",     s->folder};
+    const char *words[WORDS_MOST] = {"redis-server"};
+    size_t count = 1;
+    if (settings && **settings == '/')
+        words[count++] = *settings++;
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        words[count++] = ours[i];
     for (; settings && *settings && count < WORDS_MOST - 1; settings++)
         words[count++] = *settings;
+    snprintf(port, sizeof port, "%d", s->port);
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that crashes leaves no server behind */
     int quiet = open("/dev/null", O_WRONLY);
     dup2(quiet, STDOUT_FILENO);

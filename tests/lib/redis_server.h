@@ -19,7 +19,8 @@ int free_port(void);
 void redis_server_create(struct redis_server *s);
 
 /* Starts it, also after it was killed, and waits until it answers. `settings` are words as
- * redis-server has them, ended by NULL; they win over ours. */
+ * redis-server has them, ended by NULL, perhaps with the path of a file first; they win over ours.
+ */
 void redis_server_start(struct redis_server *s, const char *const *settings);
 void redis_server_kill(struct redis_server *s);
 
