@@ -4,8 +4,8 @@
 #   sentinel_start --appendonly yes
 #   sentinel_kill "$(sentinel_master)"
 #
-# SENTINEL_URL is what a store's url is. The master's name is mymaster. The Sentinels let the user
-# "relay", password "secret", ask what a relay needs, and nothing else.
+# SENTINEL_URL, also in ONLYONCE_TEST_SENTINELS, is what a store's url is; the master's name is
+# mymaster. The Sentinels let the user "relay", password "secret", ask what a relay needs, no more.
 
 SENTINEL_NODES=()  # ports
 SENTINEL_PORTS=()
@@ -47,7 +47,7 @@ sentinel_is_ready() {
     redis-cli -p "$port" sentinel ckquorum mymaster | grep -q "^OK 3 " &&
       [ "$(redis-cli -p "$port" sentinel replicas mymaster | grep -c '^runid$')" = 2 ] || return 1
   done
-  [ "$(redis-cli -p "$(sentinel_master)" wait 2 100)" = 2 ]
+  [ "$(printf 'set ready 1\nwait 2 200\n' | redis-cli -p "$(sentinel_master)" | tail -n 1)" = 2 ]
 }
 
 # sentinel_start [SETTING...] : of the three nodes.
@@ -69,6 +69,7 @@ sentinel_start() {
   done
   SENTINEL_URL=$(printf ',127.0.0.1:%s' "${SENTINEL_PORTS[@]}")
   SENTINEL_URL=redis+sentinel://${SENTINEL_URL#,}/mymaster/0
+  export ONLYONCE_TEST_SENTINELS=$SENTINEL_URL
   rig_wait_until sentinel_is_ready 40 || rig_die "the Sentinels know each other and the replicas"
 }
 

@@ -316,12 +316,17 @@ static redisReply *ask(int port, const char *command)
     return reply;
 }
 
-/* A replica that is online has not acknowledged anything yet. */
+/* Whether it keeps up: one that has just come does not, and WAIT alone, with nothing written
+ * before, would count it. */
 static bool has_replica(int port)
 {
-    redisReply *reply = ask(port, "WAIT 1 100");
-    bool has = reply->integer == 1;
-    freeReplyObject(reply);
+    redisContext *c = redisConnect(text_host, port);
+    redisReply *set = redisCommand(c, "SET ready 1");
+    redisReply *wait = redisCommand(c, "WAIT 1 200");
+    bool has = set && wait && wait->integer == 1;
+    freeReplyObject(set);
+    freeReplyObject(wait);
+    redisFree(c);
     return has;
 }
 

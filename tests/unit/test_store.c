@@ -1,8 +1,9 @@
 /*
  * The contract of store.h, sentence by sentence, for every backend. What only one of them can do
  * wrong is in tests of their own. Needs a Redis server of its own at $ONLYONCE_TEST_REDIS
- * (host:port), whose data it deletes, and a PostgreSQL database of its own, whose URL is
- * $ONLYONCE_TEST_POSTGRES.
+ * (host:port), whose data it deletes, one that Sentinels lead (the URL in
+ * $ONLYONCE_TEST_SENTINELS), and a PostgreSQL database of its own (the URL in
+ * $ONLYONCE_TEST_POSTGRES).
  */
 #include "store_backend.h"
 
@@ -74,6 +75,27 @@ static void find_redis(struct bench *b)
     freeReplyObject(redis_do(b, "FLUSHALL"));
 }
 
+static void find_sentinels(struct bench *b)
+{
+    const char *url = getenv("ONLYONCE_TEST_SENTINELS");
+    char error[256];
+    if (!url) {
+        fail_msg("set ONLYONCE_TEST_SENTINELS to the URL of Sentinels for this test alone");
+        return;
+    }
+    assert_null(url_read_store(url, &b->config.parsed, error));
+    b->config.wait_replicas = 1;
+}
+
+/* Once the store has found it. */
+static void find_master(struct bench *b)
+{
+    const char *colon = strchr(store_describe(b->store), ':');
+    assert_non_null(colon);
+    b->redis = redisConnect("127.0.0.1", atoi(colon + 1));
+    freeReplyObject(redis_do(b, "FLUSHALL"));
+}
+
 static void make_folder(struct bench *b)
 {
     snprintf(b->folder, sizeof b->folder, P_tmpdir "/onlyonce-store.XXXXXX");
@@ -97,7 +119,6 @@ static void remove_folder(struct bench *b)
         unlink(name);
     }
     assert_int_equal(rmdir(b->folder), 0);
-    free(b->config.parsed.path);
 }
 
 static void postgres_do(struct bench *b, const char *sql)
@@ -156,6 +177,17 @@ static int set_up_redis(void **state)
     return set_up(state, STORE_REDIS);
 }
 
+static int set_up_sentinels(void **state)
+{
+    struct bench *b = xcalloc(1, sizeof *b);
+    *state = b;
+    b->config = (struct store_config){.name = text_name, .prefix = text_prefix, .timeout = 2000};
+    find_sentinels(b);
+    b->store = another_store(b, "scope");
+    find_master(b);
+    return 0;
+}
+
 static int set_up_sqlite(void **state)
 {
     return set_up(state, STORE_SQLITE);
@@ -181,8 +213,7 @@ static int tear_down(void **state)
     if (b->sqlite)
         remove_folder(b);
     PQfinish(b->postgres);
-    free(b->config.parsed.postgres);
-    free(b->config.parsed.host);
+    url_free_store(&b->config.parsed);
     free(b);
     return 0;
 }
@@ -1086,9 +1117,11 @@ int main(void)
     const struct CMUnitTest sqlite[] = {CONTRACT(set_up_sqlite)};
     const struct CMUnitTest postgres[] = {CONTRACT(set_up_postgres)};
     const struct CMUnitTest redis[] = {CONTRACT(set_up_redis)};
+    const struct CMUnitTest sentinels[] = {CONTRACT(set_up_sentinels)};
     signal(SIGPIPE, SIG_IGN);
     int failed = cmocka_run_group_tests_name("store: memory", memory, NULL, NULL);
     failed += cmocka_run_group_tests_name("store: sqlite", sqlite, NULL, NULL);
     failed += cmocka_run_group_tests_name("store: postgres", postgres, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("store: redis", redis, NULL, NULL);
+    failed += cmocka_run_group_tests_name("store: redis", redis, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("store: Sentinels", sentinels, NULL, NULL);
 }
