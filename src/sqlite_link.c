@@ -103,22 +103,24 @@ static bool is_final(int error)
            error == EPERM || error == EROFS || error == ELOOP || error == ENAMETOOLONG;
 }
 
+static const char writable[] = "; the file and its folder have to be writable";
+
 static bool fail_system(struct sqlite_link *l, const char *what, int error)
 {
     const char *hint = "";
     if (error == ENOENT)
         hint = "; its folder has to exist";
     else if (error == EACCES || error == EPERM)
-        hint = "; the file and its folder have to be writable";
+        hint = writable;
     l->refused = is_final(error);
     return store_fail(l->store, "SQLite at %s: %s: %s%s", path_of(l), what, strerror(error), hint);
 }
 
-/* Fails as SQLite just did. */
+/* Fails as SQLite just did, and because of errno where that is why. */
 static bool fail(struct sqlite_link *l)
 {
     int code = sqlite3_errcode(l->db) & 0xff;
-    int error = sqlite3_system_errno(l->db);
+    int error = code == SQLITE_CANTOPEN ? sqlite3_system_errno(l->db) : errno;
     if (code == SQLITE_BUSY)
         return store_fail(l->store,
                           "SQLite at %s: no answer within %lld ms: another process holds the lock",
@@ -127,7 +129,8 @@ static bool fail(struct sqlite_link *l)
         return fail_system(l, sqlite3_errmsg(l->db), error);
     l->refused = code == SQLITE_NOTADB || code == SQLITE_CORRUPT || code == SQLITE_READONLY ||
                  code == SQLITE_CANTOPEN || code == SQLITE_ERROR;
-    return store_fail(l->store, "SQLite at %s: %s", path_of(l), sqlite3_errmsg(l->db));
+    return store_fail(l->store, "SQLite at %s: %s%s", path_of(l), sqlite3_errmsg(l->db),
+                      code == SQLITE_READONLY ? writable : "");
 }
 
 /* SQLite calls it when another one has the lock. Whether to try again. */
@@ -160,6 +163,7 @@ static const char *with_prefix(const struct sqlite_link *l, const char *sql, str
 static bool execute(struct sqlite_link *l, const char *sql)
 {
     struct buffer b = {0};
+    errno = 0;
     int code = sqlite3_exec(l->db, with_prefix(l, sql, &b), NULL, NULL, NULL);
     buffer_free(&b);
     return code == SQLITE_OK || fail(l);
@@ -383,6 +387,7 @@ void sqlite_bind_span(sqlite3_stmt *statement, enum sqlite_parameter parameter, 
 
 bool sqlite_step(struct sqlite_link *l, sqlite3_stmt *statement, bool *row)
 {
+    errno = 0;
     int code = sqlite3_step(statement);
     *row = code == SQLITE_ROW;
     if (*row)

@@ -129,27 +129,40 @@ static bool sweep(struct sqlite_link *l, size_t most)
 
 /* ---- Records ---- */
 
-/* What is under a key, compared with the text that is expected (empty: nothing). */
-enum comparison { COMPARED_SAME, COMPARED_OTHER, COMPARED_MISSING, COMPARED_FOREIGN };
+/* Answers an op as if what it expects were all that it is about. A text that is there and empty is
+ * foreign, and not "nothing". */
+static bool compare(struct sqlite_link *l, struct store_op *op)
+{
+    char expect[RECORD_TEXT_MAX];
+    size_t len = store_text(&op->expect, expect);
+    bool row;
+    sqlite3_stmt *statement = use_key(l, SQL_GET_RECORD, op->key);
+    if (!sqlite_step(l, statement, &row))
+        return false;
+    struct span met = row ? sqlite_column_span(statement, 0) : (struct span){0};
+    op->answer = len == 0 ? STORE_APPLIED : STORE_MET;
+    if (row && len > 0 && met.len == len && memcmp(met.data, expect, len) == 0)
+        op->answer = STORE_APPLIED;
+    else if (row)
+        store_op_met(op, (const char *)met.data, met.len);
+    sqlite3_reset(statement);
+    return true;
+}
 
-/* If it is another record, that is *met. An empty text is foreign, and not "nothing". */
-static bool compare(struct sqlite_link *l, struct span key, struct span expect,
-                    enum comparison *out, struct record *met)
+/* Nothing there: *out stays as it is. */
+static bool read_record(struct sqlite_link *l, struct span key, struct record *out, int64_t *ttl,
+                        bool *foreign)
 {
     bool row;
     sqlite3_stmt *statement = use_key(l, SQL_GET_RECORD, key);
-    if (!sqlite_step(l, statement, &row))
-        return false;
-    struct span text = row ? sqlite_column_span(statement, 0) : (struct span){0};
-    if (!row)
-        *out = expect.len == 0 ? COMPARED_SAME : COMPARED_MISSING;
-    else if (expect.len > 0 && span_equal(text, expect))
-        *out = COMPARED_SAME;
-    else
-        *out =
-            store_read(met, (const char *)text.data, text.len) ? COMPARED_OTHER : COMPARED_FOREIGN;
+    bool good = sqlite_step(l, statement, &row);
+    if (row) {
+        struct span text = sqlite_column_span(statement, 0);
+        *foreign = !store_read(out, (const char *)text.data, text.len);
+        *ttl = sqlite3_column_int64(statement, 1) - l->now;
+    }
     sqlite3_reset(statement);
-    return true;
+    return good;
 }
 
 static bool write_record(struct sqlite_link *l, const struct store_op *op)
@@ -172,20 +185,9 @@ static bool prolong_result(struct sqlite_link *l, const struct store_op *op)
 
 static bool apply_op(struct sqlite_link *l, struct store_op *op)
 {
-    static const enum store_answer answers[] = {
-        [COMPARED_SAME] = STORE_APPLIED,
-        [COMPARED_OTHER] = STORE_MET,
-        [COMPARED_MISSING] = STORE_MET,
-        [COMPARED_FOREIGN] = STORE_FOREIGN,
-    };
-    char text[RECORD_TEXT_MAX];
-    struct span expect = {(const uint8_t *)text, store_text(&op->expect, text)};
-    enum comparison found;
-    if (!compare(l, op->key, expect, &found, &op->met))
-        return false;
-    op->answer = answers[found];
-    return found != COMPARED_SAME ||
-           (write_record(l, op) && (!store_moves_result(op) || prolong_result(l, op)));
+    return compare(l, op) &&
+           (op->answer != STORE_APPLIED ||
+            (write_record(l, op) && (!store_moves_result(op) || prolong_result(l, op))));
 }
 
 static bool apply_all(struct sqlite_link *l, struct store_op *ops, size_t count)
@@ -232,33 +234,30 @@ static bool sqlite_get_result(struct store *s, struct span key, struct buffer *o
 static bool sqlite_get(struct store *s, struct span key, struct record *out, int64_t *ttl,
                        bool *foreign)
 {
-    struct sqlite_link *l = link_of(s);
-    bool row;
-    sqlite_begin_read(l);
-    sqlite3_stmt *statement = use_key(l, SQL_GET_RECORD, key);
-    bool good = sqlite_step(l, statement, &row);
-    if (row) {
-        struct span text = sqlite_column_span(statement, 0);
-        *foreign = !store_read(out, (const char *)text.data, text.len);
-        *ttl = sqlite3_column_int64(statement, 1) - l->now;
-    }
-    sqlite3_reset(statement);
-    return good;
+    sqlite_begin_read(link_of(s));
+    return read_record(link_of(s), key, out, ttl, foreign);
 }
 
 /* ---- Sessions ---- */
+
+static bool is_former(const struct store_move *move, const char *session, const struct record *met)
+{
+    char want[RECORD_TEXT_MAX];
+    char got[RECORD_TEXT_MAX];
+    size_t len = store_move_text(move, session, want);
+    return store_text(met, got) == len && memcmp(got, want, len) == 0;
+}
 
 static bool move_record(struct sqlite_link *l, const char *id, const char *const *former,
                         size_t former_count, struct store_move *move)
 {
     char text[RECORD_TEXT_MAX];
-    enum comparison found = COMPARED_OTHER;
-    for (size_t i = 0; i < former_count && found == COMPARED_OTHER; i++) {
-        struct span expect = {(const uint8_t *)text, store_move_text(move, former[i], text)};
-        if (!compare(l, move->key, expect, &found, &move->met))
-            return false;
-    }
-    move->moved = found == COMPARED_SAME;
+    int64_t ttl;
+    bool foreign;
+    if (!read_record(l, move->key, &move->met, &ttl, &foreign))
+        return false;
+    for (size_t i = 0; i < former_count && !move->moved; i++)
+        move->moved = is_former(move, former[i], &move->met);
     if (!move->moved)
         return true;
     move->met = (struct record){0};
