@@ -186,22 +186,25 @@ bool postgres_schema_prepare(struct postgres_link *l)
 
 /* ---- Looking and making ---- */
 
-/* Is the schema there, and in it the table that says how the others are laid out? */
+/* Is the schema there, and in it the table that says how the others are laid out? The catalogue is
+ * asked, not to_regclass(), which after waiting for a lock may still answer from its cache. */
 static bool look(struct postgres_link *l, const char *before, bool *schema, bool *version)
 {
-    char *name = PQescapeLiteral(l->connection, l->schema, strlen(l->schema));
+    const char *prefix = l->config->prefix;
+    char *name = PQescapeLiteral(l->connection, prefix, strlen(prefix));
     if (!name)
         return postgres_fail_connection(l);
-    char *sql = xasprintf("%s SELECT to_regnamespace(%s) IS NOT NULL,"
-                          " to_regclass(%s || '.version') IS NOT NULL",
-                          before, name, name);
+    char *sql = xasprintf("%s SELECT count(DISTINCT n.oid), count(c.oid) FROM pg_namespace n"
+                          " LEFT JOIN pg_class c ON c.relnamespace = n.oid"
+                          " AND c.relname = 'version' WHERE n.nspname = %s",
+                          before, name);
     PGresult *result = postgres_script(l, sql);
     free(sql);
     PQfreemem(name);
     if (!result)
         return false;
-    *schema = *PQgetvalue(result, 0, 0) == 't';
-    *version = *PQgetvalue(result, 0, 1) == 't';
+    *schema = postgres_number(result, 0, 0) > 0;
+    *version = postgres_number(result, 0, 1) > 0;
     PQclear(result);
     return true;
 }
@@ -234,7 +237,8 @@ static bool check_tables(struct postgres_link *l)
     char *name = PQescapeLiteral(l->connection, l->schema, strlen(l->schema));
     if (!name)
         return postgres_fail_connection(l);
-    char *sql = xasprintf("SELECT version, (" LACKING "%s || '.' || t, p)) FROM @.version", name);
+    char *sql =
+        xasprintf("SELECT v.version, (" LACKING "%s || '.' || t, p)) FROM @.version v", name);
     PGresult *result = run(l, sql);
     bool good = result && judge_tables(l, result);
     PQclear(result);
