@@ -318,14 +318,15 @@ rig_takes() {
   return 1
 }
 
-# rig_config_head : broker and store of a configuration. RIG_SESSION: the session's life.
+# rig_config_head : broker and store of a configuration. RIG_STORE_NAME, RIG_STORE_URL: the store, unless it is Redis;
+# RIG_SESSION: the session's life. Fields of the store may follow.
 rig_config_head() {
   cat <<END
 broker:
   urls: ["$RIG_AMQP_URL"]
 stores:
-  - name: redis
-    url: $RIG_REDIS_URL
+  - name: ${RIG_STORE_NAME:-redis}
+    url: ${RIG_STORE_URL:-$RIG_REDIS_URL}
     session: ${RIG_SESSION:-6s}
 END
 }
