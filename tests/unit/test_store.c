@@ -98,6 +98,8 @@ static void find_master(struct bench *b)
 
 static void make_folder(struct bench *b)
 {
+    /* Disks are slow. "full" has test_store_sqlite. */
+    b->config.synchronous = SYNCHRONOUS_NORMAL;
     snprintf(b->folder, sizeof b->folder, P_tmpdir "/onlyonce-store.XXXXXX");
     assert_non_null(mkdtemp(b->folder));
     b->config.parsed.path = xasprintf("%s/a b?c#.db", b->folder);
