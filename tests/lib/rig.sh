@@ -143,13 +143,12 @@ rig_postgres_init() {
     -E UTF8 --locale=C --no-sync) >>"$RIG_DIR/postgres.log" 2>&1 || rig_die "initdb"
 }
 
-# rig_postgres_start [SETTING...] : for instance -c fsync=off; also after rig_postgres_stop or _kill, with the same
-# port and data. Exports ONLYONCE_TEST_POSTGRES, RIG_POSTGRES_URL.
+# rig_postgres_start : also after rig_postgres_stop or _kill, with the same port and data. Exports ONLYONCE_TEST_POSTGRES, RIG_POSTGRES_URL.
 rig_postgres_start() {
   [ -n "${RIG_POSTGRES_PORT:-}" ] || rig_postgres_init
   # exec, so that the process id is the server's.
   (cd / && exec "${RIG_AS_POSTGRES[@]}" "$RIG_POSTGRES_BIN/postgres" -D "$RIG_DIR/postgres" -p "$RIG_POSTGRES_PORT" \
-    -h 127.0.0.1 -k "$RIG_DIR/postgres" "$@") >>"$RIG_DIR/postgres.log" 2>&1 </dev/null &
+    -h 127.0.0.1 -k "$RIG_DIR/postgres") >>"$RIG_DIR/postgres.log" 2>&1 </dev/null &
   RIG_PIDS[postgres]=$!
   rig_wait_until "rig_psql 'SELECT 1'" 30 || rig_die "the PostgreSQL server did not start"
 }
