@@ -52,12 +52,11 @@ pause_master() {
   sentinel_signal "$1" CONT
 }
 
-# It dies after half a second in which no replica could hold on to it: what it did then is forgotten.
+# It dies after half a second in which no replica could follow it: what it did then is forgotten.
 lag_master() {
-  local end=$((${EPOCHREALTIME/[.,]/} + 500000))
-  while [ "${EPOCHREALTIME/[.,]/}" -lt "$end" ]; do
-    redis-cli -p "$1" client kill type replica
-  done
+  redis-cli -p "$1" acl setuser default -psync -sync
+  redis-cli -p "$1" client kill type replica
+  sleep 0.5
   kill_master "$1"
 }
 
