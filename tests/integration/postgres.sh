@@ -38,6 +38,26 @@ schema_is_made() {
   [ "$(rig_psql "SELECT count(*) FROM pg_namespace WHERE nspname = 'onlyonce'")" = 1 ]
 }
 
+schema_is_not_made() {
+  ! schema_is_made
+}
+
+# asked WANT SQL
+asked() {
+  [ "$(rig_psql "$2")" = "$1" ] && return 0
+  rig_psql "$2"
+  return 1
+}
+
+# status KEY FILTER : whether the jq filter is true of the key's record.
+status() {
+  rig_onlyonce status -c "$CONFIG" jobs "$1" | jq -e "$2"
+}
+
+lists() {
+  [ "$(rig_onlyonce list -c "$CONFIG" jobs | wc -l)" = "$1" ]
+}
+
 none_pending() {
   rig_onlyonce list -c "$CONFIG" "$1" --state pending >"$RIG_DIR/pending" && [ ! -s "$RIG_DIR/pending" ]
 }
@@ -83,7 +103,7 @@ rig_postgres_start
 rig_rabbit_start
 configure jobs
 rig_check "check says that the schema is missing" check_says "schema onlyonce is missing; run makes it"
-rig_check "and has not made it" eval '! schema_is_made'
+rig_check "and has not made it" schema_is_not_made
 rig_relay_start relay "$CONFIG"
 rig_relay_ready relay jobs.in
 rig_check "run has made it" schema_is_made
@@ -93,19 +113,18 @@ rig_post --queue jobs.in --message-id one --count 3
 rig_post --queue jobs.in --message-id two
 rig_check "each is forwarded once" rig_takes jobs.work 2 'map(.message_id) | sort == ["one", "two"]'
 rig_check "status has the first, and its duplicates" rig_wait_until \
-  "rig_onlyonce status -c '$CONFIG' jobs one | jq -e '.state == \"forwarded\" and .duplicates == 2'" 10
-rig_check "psql shows the record" eval \
-  '[ "$(rig_psql "SELECT left(text, 2) FROM onlyonce.records WHERE scope = '\''jobs'\'' AND key = '\''one'\''")" = 1F ]'
-rig_check "list has both" eval '[ "$(rig_onlyonce list -c "$CONFIG" jobs | wc -l)" = 2 ]'
+  "status one '.state == \"forwarded\" and .duplicates == 2'" 10
+rig_check "psql shows the record" asked 1F \
+  "SELECT left(text, 2) FROM onlyonce.records WHERE scope = 'jobs' AND key = 'one'"
+rig_check "list has both" lists 2
 rig_check "complete" rig_onlyonce complete -c "$CONFIG" jobs one --result '{"sum": 3}'
-rig_check "status gives the result back" eval \
-  'rig_onlyonce status -c "$CONFIG" jobs one | jq -e ".state == \"completed\" and .result.sum == 3"'
+rig_check "status gives the result back" status one '.state == "completed" and .result.sum == 3'
 rig_check "release" rig_onlyonce release -c "$CONFIG" jobs two
 rig_check "a released key is not found" rig_exits 1 rig_onlyonce status -c "$CONFIG" jobs two
 rig_post --queue jobs.in --message-id two
 rig_check "and new again" rig_takes jobs.work 1 '.[0].message_id == "two"'
 rig_check "SIGTERM ends it" rig_relay_stop relay
-rig_check "and its session" eval '[ "$(rig_psql "SELECT count(*) FROM onlyonce.sessions")" = 0 ]'
+rig_check "and its session" asked 0 "SELECT count(*) FROM onlyonce.sessions"
 
 # ---- the relay is killed ----
 
@@ -161,4 +180,4 @@ rig_relay_start relay "$CONFIG"
 loaded
 rig_check "connections ended, then both killed: all is finished" finishes both
 rig_check "none is missing, none comes twice unmarked" accounts both
-rig_check "nothing deadlocked" eval '[ "$(rig_psql "SELECT sum(deadlocks) FROM pg_stat_database")" = 0 ]'
+rig_check "nothing deadlocked" asked 0 "SELECT sum(deadlocks) FROM pg_stat_database"

@@ -143,7 +143,8 @@ rig_postgres_init() {
     -E UTF8 --locale=C --no-sync) >>"$RIG_DIR/postgres.log" 2>&1 || rig_die "initdb"
 }
 
-# rig_postgres_start : also after rig_postgres_stop or _kill, with the same port and data. Exports ONLYONCE_TEST_POSTGRES, RIG_POSTGRES_URL.
+# rig_postgres_start : also after rig_postgres_stop or _kill, with the same port and data. Exports
+# ONLYONCE_TEST_POSTGRES, RIG_POSTGRES_URL.
 rig_postgres_start() {
   [ -n "${RIG_POSTGRES_PORT:-}" ] || rig_postgres_init
   # exec, so that the process id is the server's.
