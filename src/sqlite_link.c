@@ -380,7 +380,7 @@ sqlite3_stmt *sqlite_use(struct sqlite_link *l, enum sqlite_statement which)
 
 void sqlite_bind_span(sqlite3_stmt *statement, enum sqlite_parameter parameter, struct span text)
 {
-    int code = sqlite3_bind_text(statement, parameter, (const char *)text.data, (int)text.len,
+    int code = sqlite3_bind_text(statement, (int)parameter, (const char *)text.data, (int)text.len,
                                  SQLITE_STATIC);
     assert(code == SQLITE_OK);
 }

@@ -754,7 +754,7 @@ enum { RACERS = 4, RACE_KEYS = 800, RACE_BATCH = 20 };
 /* Tells for each key whether it was won, a byte each. Every racer has its own order. */
 static int race(struct bench *b, int index, int out)
 {
-    char won[RACE_KEYS] = {0};
+    bool won[RACE_KEYS] = {0};
     char keys[RACE_BATCH][16];
     struct store_op ops[RACE_BATCH];
     char id[SESSION_ID_LEN + 1];
@@ -790,7 +790,7 @@ static void each_key_has_one_winner_among_processes(void **state)
         close(pipes[i][1]);
     }
     for (int i = 0; i < RACERS; i++) {
-        char won[RACE_KEYS];
+        bool won[RACE_KEYS];
         size_t got = 0;
         ssize_t n;
         while ((n = read(pipes[i][0], won + got, sizeof won - got)) > 0)
