@@ -68,18 +68,28 @@ void postgres_write_key(struct buffer *out, struct span key)
     }
 }
 
+/* The byte that "\\ooo" stands for; -1: it is none. */
+static int octal_byte(const uint8_t *at, size_t len)
+{
+    int byte = 0;
+    if (len < 4 || at[0] != '\\')
+        return -1;
+    for (int i = 1; i <= 3; i++) {
+        if (at[i] < '0' || at[i] > '7')
+            return -1;
+        byte = byte * 8 + at[i] - '0';
+    }
+    return byte <= UINT8_MAX ? byte : -1;
+}
+
 /* Whatever was not written by the above stays as it is. */
 void postgres_read_key(struct buffer *out, struct span text)
 {
     for (size_t i = 0; i < text.len; i++) {
-        const uint8_t *at = text.data + i;
-        bool octal = text.len - i > 3 && at[0] == '\\';
-        for (int j = 1; octal && j <= 3; j++)
-            octal = at[j] >= '0' && at[j] <= '7';
-        if (octal)
+        int byte = octal_byte(text.data + i, text.len - i);
+        buffer_add_u8(out, byte < 0 ? text.data[i] : (uint8_t)byte);
+        if (byte >= 0)
             i += 3;
-        buffer_add_u8(
-            out, octal ? (uint8_t)((at[1] - '0') << 6 | (at[2] - '0') << 3 | (at[3] - '0')) : *at);
     }
 }
 

@@ -136,7 +136,7 @@ static bool receive(struct postgres_link *l)
 /* Sends all that was put. The server may answer before it has read everything. */
 static bool send_all(struct postgres_link *l)
 {
-    short met;
+    short met = 0;
     for (;;) {
         int rest = PQflush(l->connection);
         if (rest == 0)
@@ -151,7 +151,7 @@ static bool send_all(struct postgres_link *l)
 /* The next result that is no error; NULL ends those of one statement. */
 static bool next_result(struct postgres_link *l, PGresult **out)
 {
-    short met;
+    short met = 0;
     while (PQisBusy(l->connection))
         if (!postgres_wait(l, POLLIN, &met) || !receive(l))
             return false;
@@ -255,18 +255,16 @@ static bool take_results(struct postgres_link *l, PGresult **results, size_t cou
         if (!next_result(l, &result))
             return false;
         bool synced = PQresultStatus(result) == PGRES_PIPELINE_SYNC;
-        if (synced)
-            PQclear(result);
-        if (synced && *taken == count)
-            return true;
-        if (synced || (!result && ended) || (result && *taken == count)) {
-            if (!synced)
-                PQclear(result);
-            return postgres_odd(l, "a statement");
-        }
+        bool odd = synced ? *taken < count : result ? *taken == count : ended;
         ended = !result;
-        if (result)
+        if (result && !synced && !odd)
             results[(*taken)++] = result;
+        else
+            PQclear(result);
+        if (odd)
+            return postgres_odd(l, "a statement");
+        if (synced)
+            return true;
     }
 }
 
@@ -283,7 +281,7 @@ bool postgres_exchange(struct postgres_link *l, PGresult **results, size_t count
 
 PGresult *postgres_ask(struct postgres_link *l, enum postgres_statement statement)
 {
-    PGresult *result;
+    PGresult *result = NULL;
     bool good = postgres_put(l, statement) && postgres_exchange(l, &result, 1);
     return good ? result : NULL;
 }

@@ -249,8 +249,8 @@ static bool check_tables(struct postgres_link *l)
 
 bool postgres_schema_look(struct postgres_link *l)
 {
-    bool schema;
-    bool version;
+    bool schema = false;
+    bool version = false;
     free(l->missing);
     l->missing = NULL;
     if (!look(l, "", &schema, &version))
@@ -266,8 +266,8 @@ bool postgres_schema_look(struct postgres_link *l)
  * schema that exists is used, for whoever may not create any. */
 bool postgres_schema_make(struct postgres_link *l)
 {
-    bool schema;
-    bool version;
+    bool schema = false;
+    bool version = false;
     if (!look(l, "BEGIN; SELECT pg_advisory_xact_lock(hashtext('onlyonce'), 0);", &schema,
               &version))
         return false;

@@ -497,33 +497,6 @@ static void a_late_batch_is_fenced(void **state)
     assert_int_equal(held(b, "k").now.state, RECORD_NONE);
 }
 
-/* A transaction that has passed its fence and is not yet committed is waited for. */
-static void a_takeover_waits_for_the_late(void **state)
-{
-    struct bench *b = *state;
-    const char *former[] = {A};
-    assert_true(store_session_open(b->store, A, MINUTE, NULL, 0, NULL, 0));
-    postgres_server_do(&server, "BEGIN");
-    postgres_server_do(&server, "SELECT 1 FROM oo.sessions WHERE id = '" A "' FOR KEY SHARE");
-    bool exists;
-    assert_true(store_session_renew(b->store, A, MINUTE, &exists)); /* that one goes on */
-    assert_true(exists);
-    b->config.timeout = 300;
-    assert_false(store_session_open(b->store, B, MINUTE, former, 1, NULL, 0));
-    assert_error(b, "no answer within 300 ms");
-    postgres_server_do(&server, "INSERT INTO oo.records VALUES ('scope', 'k',"
-                                " '1P 1 1700000000000 t1700000000000 o" A ".1',"
-                                " now() + interval '1 min')");
-    postgres_server_do(&server, "COMMIT");
-    pause_ms(700);
-    b->config.timeout = 1500;
-    assert_opens(b);
-    struct store_move move = {.key = span_of("k"), .claim = pending(A, 1), .ttl = MINUTE};
-    assert_true(
-        store_session_open(b->store, "cccccccccccccccccccccccc", MINUTE, former, 1, &move, 1));
-    assert_true(move.moved);
-}
-
 /* A server that takes connections and says nothing is passed over the next time. */
 static void a_host_is_silent(void **state)
 {
@@ -647,6 +620,52 @@ static void who_was_faster_is_met(void **state)
     pthread_join(thread, NULL);
     assert_int_equal(change.answer, STORE_MET);
     assert_int_equal(change.met.now.state, RECORD_NONE);
+}
+
+struct waiter {
+    struct store *store;
+    struct store_op op;
+    bool done;
+};
+
+static void *apply_later(void *context)
+{
+    struct waiter *w = context;
+    w->done = store_apply(w->store, A, &w->op, 1);
+    return NULL;
+}
+
+/* A batch that has passed its fence, and waits for a record, is waited for by whoever takes its
+ * session over: he sees what it did. */
+static void a_takeover_waits_for_the_late(void **state)
+{
+    struct bench *b = *state;
+    const char *former[] = {A};
+    struct waiter w = {.store = another_store(b), .op = op_of("k", nothing, pending(A, 1))};
+    pthread_t thread;
+    bool exists;
+    assert_true(store_session_open(b->store, A, MINUTE, NULL, 0, NULL, 0));
+    postgres_server_do(&server, "BEGIN");
+    postgres_server_do(&server, INSERT_ROW("k", "7"));
+    assert_int_equal(pthread_create(&thread, NULL, apply_later, &w), 0);
+    pause_ms(200);
+    assert_true(store_session_renew(b->store, A, MINUTE, &exists)); /* that one goes on */
+    assert_true(exists);
+    b->config.timeout = 300;
+    assert_false(store_session_open(b->store, B, MINUTE, former, 1, NULL, 0));
+    assert_error(b, "no answer within 300 ms");
+    postgres_server_do(&server, "ROLLBACK");
+    pthread_join(thread, NULL);
+    assert_true(w.done);
+    assert_int_equal(w.op.answer, STORE_APPLIED);
+    store_free(w.store);
+    pause_ms(200);
+    b->config.timeout = 1500;
+    assert_opens(b);
+    struct store_move move = {.key = span_of("k"), .claim = pending(A, 1), .ttl = MINUTE};
+    assert_true(
+        store_session_open(b->store, "cccccccccccccccccccccccc", MINUTE, former, 1, &move, 1));
+    assert_true(move.moved);
 }
 
 static void who_never_ends_is_not_waited_for(void **state)
@@ -798,10 +817,10 @@ int main(void)
         TEST(a_connection_is_ended, set_up),
         TEST(an_answer_is_lost, set_up),
         TEST(a_late_batch_is_fenced, set_up),
-        TEST(a_takeover_waits_for_the_late, set_up),
         TEST(a_host_is_silent, set_up_empty),
         TEST(a_failover_is_followed, set_up),
         TEST(who_was_faster_is_met, set_up),
+        TEST(a_takeover_waits_for_the_late, set_up),
         TEST(who_never_ends_is_not_waited_for, set_up),
         TEST(nobody_deadlocks, set_up),
         TEST(batches_are_as_if_op_by_op, set_up),
