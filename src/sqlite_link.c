@@ -63,9 +63,11 @@ static const char *const statements[SQL_STATEMENT_COUNT] = {
     [SQL_SWEEP_SESSIONS] = "DELETE FROM \"$_sessions\" WHERE expires <= ?5",
 };
 
-/* The log is copied into the database when it has 4000 pages, 16 MiB, and begins anew. */
-static const char settings[] = "PRAGMA wal_autocheckpoint = 4000;"
-                               "PRAGMA journal_size_limit = 16777216;"
+/* The log is copied into the database when it has so many pages (16 MiB), and begins anew. */
+#define LOG_PAGES 4000
+#define CHECKPOINT_WAIT_MS 100
+
+static const char settings[] = "PRAGMA journal_size_limit = 16777216;"
                                "PRAGMA cache_size = -16384;" /* KiB */
                                "PRAGMA temp_store = MEMORY;";
 
@@ -133,13 +135,15 @@ static bool fail(struct sqlite_link *l)
                       code == SQLITE_READONLY ? writable : "");
 }
 
-/* SQLite calls it when another one has the lock. Whether to try again. */
+/* SQLite calls it when another one has the lock. Whether to try again. Who waits has no place in a
+ * queue: the longer the pauses, the likelier is the lock gone again after each. */
 static int wait_for_lock(void *context, int times)
 {
     const struct sqlite_link *l = context;
+    const struct timespec pause = {.tv_nsec = 1000000};
+    (void)times;
     if (clock_now() >= l->deadline)
         return 0;
-    struct timespec pause = {.tv_nsec = times < 20 ? 1000000 : 5000000};
     nanosleep(&pause, NULL);
     return 1;
 }
@@ -224,6 +228,22 @@ static bool make_file(struct sqlite_link *l)
            fail_system(l, "cannot be given to its folder's owner", errno);
 }
 
+/* SQLite calls it after each commit. By itself it would never begin the log anew while one writer
+ * follows the other without a gap; so this keeps them out for a moment. Where a reader stays it is
+ * no use, and is not tried again soon. Whatever comes of it, the commit is done. */
+static int keep_log_short(void *context, sqlite3 *db, const char *name, int pages)
+{
+    struct sqlite_link *l = context;
+    if (pages < LOG_PAGES)
+        l->checkpoint_at = LOG_PAGES;
+    if (pages < l->checkpoint_at)
+        return SQLITE_OK;
+    l->deadline = clock_now() + CHECKPOINT_WAIT_MS;
+    int code = sqlite3_wal_checkpoint_v2(db, name, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+    l->checkpoint_at = code == SQLITE_OK ? LOG_PAGES : pages + LOG_PAGES;
+    return SQLITE_OK;
+}
+
 static bool open_file(struct sqlite_link *l)
 {
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
@@ -232,6 +252,8 @@ static bool open_file(struct sqlite_link *l)
     if (sqlite3_db_readonly(l->db, "main"))
         return fail_system(l, "cannot be written", EACCES);
     sqlite3_busy_handler(l->db, wait_for_lock, l);
+    sqlite3_wal_hook(l->db, keep_log_short, l);
+    l->checkpoint_at = LOG_PAGES;
     return true;
 }
 
@@ -240,9 +262,8 @@ static bool open_file(struct sqlite_link *l)
 static bool want_log(struct sqlite_link *l)
 {
     char mode[80];
-    int times = 0;
     while (!ask(l, "PRAGMA journal_mode = WAL", mode)) {
-        if (sqlite3_errcode(l->db) != SQLITE_BUSY || !wait_for_lock(l, times++))
+        if (sqlite3_errcode(l->db) != SQLITE_BUSY || !wait_for_lock(l, 0))
             return false;
     }
     if (strcmp(mode, "wal") == 0)

@@ -48,9 +48,10 @@ struct sqlite_link {
     const struct store_config *config;
     sqlite3 *db;
     sqlite3_stmt *statements[SQL_STATEMENT_COUNT];
-    int64_t deadline; /* clock_now() */
-    int64_t now;      /* of the call at hand: ms since 1970 */
-    bool refused;     /* the last failure will be the same however often one tries */
+    int64_t deadline;  /* clock_now() */
+    int64_t now;       /* of the call at hand: ms since 1970 */
+    int checkpoint_at; /* pages of the log */
+    bool refused;      /* the last failure will be the same however often one tries */
 };
 
 void sqlite_link_init(struct sqlite_link *l, struct store *store,

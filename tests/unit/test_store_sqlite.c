@@ -806,6 +806,33 @@ static void each_key_has_one_winner_among_processes(void **state)
         assert_int_equal(winners[k], 1);
 }
 
+/* Two processes, without a pause. */
+static void the_log_stays_short_under_two_writers(void **state)
+{
+    struct bench *b = *state;
+    struct batch batch;
+    int64_t longest = 0;
+    int status;
+    b->config.synchronous = SYNCHRONOUS_NORMAL;
+    b->config.timeout = 10000;
+    open_store(b->store);
+    store_close(b->store);
+    pid_t child = fork();
+    open_store(b->store);
+    for (int i = 0; i < 400; i++) {
+        make_batch(&batch, A, (child == 0 ? 1000 : 0) + i * 7919 % 1000);
+        apply(b->store, NULL, batch.ops, BATCH);
+        int64_t size = file_size(b, "-wal");
+        longest = size > longest ? size : longest;
+    }
+    if (child == 0)
+        _exit(0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_in_range(longest, 1, 24 << 20);
+    assert_int_equal(count_held(b->store), 2 * 400 * BATCH);
+}
+
 /* Writes batches, and says which are done, until it is killed. */
 static void write_for_ever(struct bench *b, int first, int out)
 {
@@ -890,6 +917,7 @@ int main(void)
         TEST(under_a_constant_load_the_file_stops_growing),
         TEST(an_idle_relay_empties_the_file),
         TEST(each_key_has_one_winner_among_processes),
+        TEST(the_log_stays_short_under_two_writers),
         TEST(a_killed_process_leaves_whole_batches),
     };
     faulty_disk_install();
