@@ -47,7 +47,7 @@ sentinel_is_ready() {
     redis-cli -p "$port" sentinel ckquorum mymaster | grep -q "^OK 3 " &&
       [ "$(redis-cli -p "$port" sentinel replicas mymaster | grep -c '^runid$')" = 2 ] || return 1
   done
-  [ "$(printf 'set ready 1\nwait 2 200\n' | redis-cli -p "$(sentinel_master)" | tail -n 1)" = 2 ]
+  [ "$(printf 'set ready %s\nwait 2 200\n' 1 2 | redis-cli -p "$(sentinel_master)" | tail -n 1)" = 2 ]
 }
 
 # sentinel_start [SETTING...] : of the three nodes.

@@ -60,7 +60,7 @@ static int set_up(void **state)
     b->redis = redisConnect(text_host, b->server.port);
     b->config = (struct store_config){.name = text_name,
                                       .prefix = text_prefix,
-                                      .timeout = 200,
+                                      .timeout = 1000,
                                       .username = text_user,
                                       .password = text_password};
     b->config.parsed = (struct store_url){

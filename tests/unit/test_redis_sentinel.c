@@ -23,7 +23,7 @@
 #define A "aaaaaaaaaaaaaaaaaaaaaaaa"
 #define B "bbbbbbbbbbbbbbbbbbbbbbbb"
 #define MINUTE 60000
-#define TIMEOUT 600
+#define TIMEOUT 1800
 #define SENTINELS 3
 
 static char text_name[] = "test";
@@ -176,7 +176,7 @@ static void the_others_are_asked(void **state)
     /* The one that answered is asked first from now on. */
     before = clock_now();
     assert_opens(b);
-    assert_in_range(clock_now() - before, 0, TIMEOUT / 8);
+    assert_in_range(clock_now() - before, 0, TIMEOUT / 7); /* a silent one takes a sixth */
 }
 
 /* Together they take no longer than a call may. */
@@ -190,7 +190,7 @@ static void all_are_silent(void **state)
     int64_t before = clock_now();
     assert_open_fails(
         b, "no Sentinel tells where the master mymaster is; Sentinel at 127.0.0.1:", false);
-    assert_error(b, "no answer within 10"); /* a third of the half */
+    assert_error(b, "no answer within 30"); /* a third of the half */
     assert_in_range(clock_now() - before, TIMEOUT / 2 - 10, TIMEOUT);
 }
 
@@ -316,16 +316,19 @@ static redisReply *ask(int port, const char *command)
     return reply;
 }
 
-/* Whether it keeps up: one that has just come does not, and WAIT alone, with nothing written
- * before, would count it. */
+/* Whether it keeps up. A master that had no replica before counts no writes, so the first WAIT may
+ * be content with one that is only just coming. */
 static bool has_replica(int port)
 {
     redisContext *c = redisConnect(text_host, port);
-    redisReply *set = redisCommand(c, "SET ready 1");
-    redisReply *wait = redisCommand(c, "WAIT 1 200");
-    bool has = set && wait && wait->integer == 1;
-    freeReplyObject(set);
-    freeReplyObject(wait);
+    bool has = true;
+    for (int i = 0; i < 2; i++) {
+        redisReply *set = redisCommand(c, "SET ready %d", i);
+        redisReply *wait = redisCommand(c, "WAIT 1 200");
+        has = has && set && wait && wait->integer == 1;
+        freeReplyObject(set);
+        freeReplyObject(wait);
+    }
     redisFree(c);
     return has;
 }
@@ -370,7 +373,7 @@ static void a_claim_counts_when_a_replica_has_it(void **state)
     int64_t before = clock_now();
     assert_false(claims(b, "k4"));
     assert_error(b, "0 of the 1 replicas that wait_replicas asks for have the last writes");
-    assert_in_range(clock_now() - before, TIMEOUT * 3 / 4, TIMEOUT + 50);
+    assert_in_range(clock_now() - before, TIMEOUT * 3 / 4, TIMEOUT + 100);
     assert_opens(b);
     assert_false(store_session_open(b->store, B, MINUTE, NULL, 0, NULL, 0));
     assert_error(b, "0 of the 1 replicas");
