@@ -1,11 +1,13 @@
 # onlyonce in a container: built in one stage, run in another as an ordinary user.
-# The configuration is expected at /etc/onlyonce/onlyonce.yaml, mounted read-only.
+# The configuration is expected at /etc/onlyonce/onlyonce.yaml, mounted read-only. A store in SQLite
+# belongs on a volume, mounted at /var/lib/onlyonce.
 
 FROM debian:bookworm-slim AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends \
       gcc make cmake pkg-config libc6-dev \
       librabbitmq-dev libhiredis-dev libyaml-dev libcjson-dev libssl-dev \
+      libpq-dev libsqlite3-dev \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
 COPY . .
@@ -17,8 +19,10 @@ FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends \
       librabbitmq4 libhiredis0.14 libyaml-0-2 libcjson1 libssl3 \
+      libpq5 libsqlite3-0 \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin onlyonce
+ && useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin onlyonce \
+ && install -d -o onlyonce -g onlyonce -m 750 /var/lib/onlyonce
 COPY --from=build /installed/bin/onlyonce /usr/bin/onlyonce
 USER onlyonce
 ENTRYPOINT ["onlyonce"]

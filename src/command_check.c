@@ -36,12 +36,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static bool check_store(const struct store_config *config)
 {
-    bool permanent;
+    const char *missing;
     struct buffer dangers = {0};
     struct store *store = store_new(config, "check");
-    bool ok = store_open(store, &permanent) && store_dangers(store, &dangers);
+    bool ok = store_look(store, &missing) && store_dangers(store, &dangers);
     if (ok) {
         printf("store %s: %s\n", config->name, store_describe(store));
+        if (missing)
+            printf("store %s: %s; run makes it\n", config->name, missing);
         buffer_add_u8(&dangers, '\0');
         char *rest = (char *)dangers.data;
         for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))

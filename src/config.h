@@ -52,15 +52,33 @@ struct broker_config {
     int64_t heartbeat;
 };
 
+/* Files of certificates and keys, in PEM. */
+struct tls_config {
+    char *ca;   /* NULL: the certificate authorities that the system trusts */
+    char *cert; /* NULL: none is shown; set with key, and only with it */
+    char *key;
+    bool verify;
+};
+
+/* What SQLite waits for before a transaction counts. */
+enum synchronous { SYNCHRONOUS_FULL, SYNCHRONOUS_NORMAL };
+
 struct store_config {
     char *name;
     char *url;
     struct store_url parsed;
-    char *username;
+    char *username; /* wins over the URL's, as password does; parsed holds the outcome for Redis */
     char *password;
     char *prefix;
     int64_t timeout;
     int64_t session;
+    struct tls_config tls; /* rediss:// */
+    struct {
+        char *username; /* NULL: none */
+        char *password;
+    } sentinel;                   /* how to log in to Sentinels */
+    int64_t wait_replicas;        /* Redis */
+    enum synchronous synchronous; /* SQLite */
 };
 
 struct log_config {

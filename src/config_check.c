@@ -1,6 +1,7 @@
 #include "config_check.h"
 
 #include "config_inside.h"
+#include "redis_tls.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #define SECOND INT64_C(1000)
 #define MINUTE (60 * SECOND)
 #define HOUR (60 * MINUTE)
+#define POSTGRES_NAME_MAX 63
 
 static struct path store_path(size_t index, const char *field)
 {
@@ -69,6 +71,8 @@ static void check_broker(struct check *c)
 
 static void check_redis(struct check *c, size_t index, struct store_config *s)
 {
+    char error[REDIS_TLS_ERROR];
+    const char *field;
     if (s->username)
         replace(&s->parsed.username, s->username);
     if (s->password)
@@ -77,15 +81,68 @@ static void check_redis(struct check *c, size_t index, struct store_config *s)
         faults_add(c->faults, store_path(index, s->username ? "username" : "url").text,
                    "has a username and no password; set password (a URL's password alone is "
                    "written redis://:PASSWORD@HOST)");
+    if (s->parsed.tls && !redis_tls_check(&s->tls, &field, error))
+        faults_add(c->faults, store_path(index, field).text, "%s", error);
 }
 
-static void check_memory(struct check *c, size_t index, const struct store_config *s)
+/* Who logs in at PostgreSQL is libpq's business, but one thing has to be right. */
+static void check_postgres(struct check *c, size_t index, const struct store_config *s)
 {
-    if (s->username || s->password)
-        faults_add(c->faults, store_path(index, s->username ? "username" : "password").text,
-                   "means nothing to memory:; leave it out");
+    if (strlen(s->prefix ? s->prefix : "") > POSTGRES_NAME_MAX)
+        faults_add(c->faults, store_path(index, "prefix").text,
+                   "is the name of a schema in PostgreSQL, which has at most %d bytes",
+                   POSTGRES_NAME_MAX);
+}
+
+static void check_memory(struct check *c, size_t index)
+{
     warn(c, faults_line(c->faults, store_path(index, "url").text,
                         "memory: records are lost at a restart, and one process only"));
+}
+
+/* Fields that only some kinds of stores know. */
+static void check_meaning(struct check *c, size_t index, const struct store_config *s)
+{
+    const struct store_url *url = &s->parsed;
+    bool redis = url->kind == STORE_REDIS;
+    bool login = redis || url->kind == STORE_POSTGRES;
+    bool sentinel = url->sentinel_count > 0;
+    const struct {
+        const char *field;
+        bool means_something;
+        const char *to;
+    } fields[] = {
+        {"username", login, "redis: and postgresql:"},
+        {"password", login, "redis: and postgresql:"},
+        {"tls.ca", url->tls, "rediss: (PostgreSQL's is a parameter of its URL: sslrootcert)"},
+        {"tls.cert", url->tls, "rediss: (PostgreSQL's is a parameter of its URL: sslcert)"},
+        {"tls.key", url->tls, "rediss: (PostgreSQL's is a parameter of its URL: sslkey)"},
+        {"tls.verify", url->tls, "rediss: (PostgreSQL's is a parameter of its URL: sslmode)"},
+        {"sentinel.username", sentinel, "redis+sentinel:"},
+        {"sentinel.password", sentinel, "redis+sentinel:"},
+        {"wait_replicas", redis, "redis:"},
+        {"synchronous", url->kind == STORE_SQLITE, "sqlite:"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        struct path path = store_path(index, fields[i].field);
+        if (!fields[i].means_something && is_set(c, path))
+            faults_add(c->faults, path.text, "means something only to %s; leave it out",
+                       fields[i].to);
+    }
+    if (url->tls && !s->tls.cert != !s->tls.key)
+        faults_add(c->faults, store_path(index, s->tls.cert ? "tls.cert" : "tls.key").text,
+                   "is one half of a pair; set tls.cert and tls.key, or neither");
+}
+
+static void check_store_kind(struct check *c, size_t index, struct store_config *s)
+{
+    check_meaning(c, index, s);
+    switch (s->parsed.kind) {
+    case STORE_REDIS: check_redis(c, index, s); return;
+    case STORE_POSTGRES: check_postgres(c, index, s); return;
+    case STORE_MEMORY: check_memory(c, index); return;
+    case STORE_SQLITE: return;
+    }
 }
 
 static void check_store(struct check *c, size_t index)
@@ -100,10 +157,8 @@ static void check_store(struct check *c, size_t index)
     const char *bad = s->url ? url_read_store(s->url, &s->parsed, error) : NULL;
     if (bad)
         faults_add(c->faults, store_path(index, "url").text, "%s", bad);
-    else if (s->url && s->parsed.kind == STORE_REDIS)
-        check_redis(c, index, s);
     else if (s->url)
-        check_memory(c, index, s);
+        check_store_kind(c, index, s);
     if (s->timeout && s->session && s->timeout * 3 >= s->session)
         faults_add(c->faults, store_path(index, "timeout").text,
                    "%" PRId64 "ms is not below a third of session (%" PRId64

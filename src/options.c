@@ -23,6 +23,7 @@ static const char *const in_doubt[] = {"forward", "park", "wait", NULL};
 static const char *const conflict[] = {"park", "drop", "forward", NULL};
 static const char *const duplicate[] = {"drop", "publish", NULL};
 static const char *const fingerprint[] = {"none", "body", "body:json", NULL};
+static const char *const synchronous[] = {"full", "normal", NULL};
 static const char *const dead_lettered[] = {"forward", "check", NULL};
 
 /* Enums are stored through int. */
@@ -53,18 +54,40 @@ const struct option options[] = {
      "What routes call it."},
     {"stores[].url", OPTION_TEXT, OPTION_SECRET | OPTION_REQUIRED, STORE(url), "redis://redis:6379/0",
      NULL, NULL, NULL,
-     "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], or memory: for tests: its records are lost at a "
-     "restart, and seen by one process only."},
+     "redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// with TLS; "
+     "redis+sentinel://[[USER]:PASSWORD@]SENTINEL[:PORT],.../MASTER[/DATABASE], or rediss+sentinel://; "
+     "sqlite:/FILE, for relays on one host; postgresql://[USER[:PASSWORD]@]HOST[:PORT],.../DATABASE[?PARAMETERS], as "
+     "libpq reads it; or memory: for tests: its records are lost at a restart, and seen by one process only."},
     {"stores[].username", OPTION_TEXT, OPTION_DERIVED, STORE(username), "the URL's, or none", NULL, NULL, NULL,
      "As it is, unencoded. It wins over the URL's."},
     {"stores[].password", OPTION_TEXT, OPTION_DERIVED | OPTION_SECRET, STORE(password), "the URL's, or none",
      NULL, NULL, NULL, "As it is, unencoded. It wins over the URL's."},
     {"stores[].prefix", OPTION_PREFIX, 0, STORE(prefix), "onlyonce", NULL, NULL, NULL,
-     "What the names of all keys in the store begin with."},
+     "What the names of all keys in the store begin with. In PostgreSQL, the schema; in SQLite, what its tables' "
+     "names begin with."},
     {"stores[].timeout", OPTION_DURATION, 0, STORE(timeout), "1s", "50ms", "1m", NULL,
      "How long an answer may take. Below a third of session."},
     {"stores[].session", OPTION_DURATION, 0, STORE(session), "15s", "3s", "5m", NULL,
      "How long the claims of a worker that died stay its own."},
+
+    {"stores[].tls.ca", OPTION_TEXT, OPTION_DERIVED, STORE(tls.ca), "what the system trusts", NULL, NULL, NULL,
+     "rediss:// only: a file of the certificate authorities to trust, in PEM."},
+    {"stores[].tls.cert", OPTION_TEXT, OPTION_DERIVED, STORE(tls.cert), "none", NULL, NULL, NULL,
+     "A file with the relay's own certificate, for a server that asks for one, in PEM."},
+    {"stores[].tls.key", OPTION_TEXT, OPTION_DERIVED, STORE(tls.key), "none", NULL, NULL, NULL,
+     "A file with its private key, in PEM."},
+    {"stores[].tls.verify", OPTION_BOOLEAN, 0, STORE(tls.verify), "true", NULL, NULL, NULL,
+     "Whether the server's certificate has to be valid, and of that host. false is for tests: anybody can then be "
+     "the server."},
+    {"stores[].sentinel.username", OPTION_TEXT, OPTION_DERIVED, STORE(sentinel.username), "none", NULL, NULL, NULL,
+     "redis+sentinel:// only: how to log in to the Sentinels. The URL's names are for the master."},
+    {"stores[].sentinel.password", OPTION_TEXT, OPTION_DERIVED | OPTION_SECRET, STORE(sentinel.password), "none",
+     NULL, NULL, NULL, "The password for that, as it is."},
+    {"stores[].wait_replicas", OPTION_NUMBER, 0, STORE(wait_replicas), "0", "0", "16", NULL,
+     "Redis only: how many replicas must have a claim before it counts, so that a failover forgets none. One WAIT "
+     "for each batch; while fewer have it, messages are held."},
+    {"stores[].synchronous", OPTION_WORD, 0, STORE(synchronous), "full", NULL, NULL, synchronous,
+     "SQLite only: full keeps every record when the power fails; normal is faster, and may then forget the last ones."},
 
     {.path = "admin", .flags = OPTION_UNSUPPORTED},
     {"completions.queue", OPTION_ENTITY, OPTION_DERIVED, COMPLETIONS(queue), "none", NULL, NULL, NULL,

@@ -80,14 +80,24 @@ static void judge_persistence(const char *appendonly, const char *fsync, const c
                              "last snapshot, and every key if it makes none\n");
 }
 
-static void judge_replication(const char *least, const redisReply *info, struct buffer *lines)
+static void judge_replication(struct redis_link *l, const char *least, const redisReply *info,
+                              struct buffer *lines)
 {
-    char replicas[24];
-    redis_info_field(info, "connected_slaves", replicas, sizeof replicas);
-    if (least && strcmp(least, "0") == 0 && strtol(replicas, NULL, 10) > 0)
+    char text[24];
+    long wanted = (long)l->config->wait_replicas;
+    if (!redis_info_field(info, "connected_slaves", text, sizeof text))
+        return;
+    long replicas = strtol(text, NULL, 10);
+    if (replicas < wanted)
         buffer_printf(lines,
-                      "there are replicas (%s), and min-replicas-to-write is 0: a failover forgets "
-                      "what had not reached the new master\n",
+                      "there are %ld replicas, and wait_replicas is %ld: nothing is claimed until "
+                      "there are enough\n",
+                      replicas, wanted);
+    else if (replicas > 0 && wanted == 0 && least && strcmp(least, "0") == 0)
+        buffer_printf(lines,
+                      "there are replicas (%ld), and wait_replicas and min-replicas-to-write are "
+                      "0: a failover forgets what had not reached the new master; with "
+                      "wait_replicas: 1 a claim counts only when a replica has it\n",
                       replicas);
 }
 
@@ -97,14 +107,14 @@ static void judge(struct redis_link *l, redisReply *const *replies, struct buffe
     judge_eviction(l, replies[POLICY], info, lines);
     judge_persistence(setting_value(replies[APPENDONLY]), setting_value(replies[APPENDFSYNC]),
                       setting_value(replies[SAVE]), info, lines);
-    judge_replication(setting_value(replies[MIN_REPLICAS]), info, lines);
+    judge_replication(l, setting_value(replies[MIN_REPLICAS]), info, lines);
 
-    bool hidden = false;
+    bool hidden = info->type != REDIS_REPLY_STRING;
     for (int i = 0; i < SETTING_COUNT; i++)
         hidden = hidden || !setting_value(replies[i]);
     if (hidden)
-        buffer_printf(lines, "the server does not tell all of its settings (CONFIG GET), so how "
-                             "safe its records are is not fully known\n");
+        buffer_printf(lines, "the server does not tell all of its settings (CONFIG GET, INFO), so "
+                             "how safe its records are is not fully known\n");
 }
 
 bool redis_dangers(struct redis_link *l, struct buffer *lines)
@@ -121,8 +131,9 @@ bool redis_dangers(struct redis_link *l, struct buffer *lines)
     redis_put_text(l, "INFO");
     if (!redis_exchange(l, replies, REPLY_COUNT))
         return false;
-    bool good = replies[SETTING_COUNT]->type == REDIS_REPLY_STRING ||
-                redis_refuse(l, "INFO", replies[SETTING_COUNT]);
+    const redisReply *info = replies[SETTING_COUNT];
+    bool good = info->type == REDIS_REPLY_STRING || redis_is_error(info, "NOPERM") ||
+                redis_refuse(l, "INFO", info);
     if (good)
         judge(l, replies, lines);
     redis_free_replies(replies, REPLY_COUNT);

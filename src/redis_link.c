@@ -1,29 +1,45 @@
 #include "redis_link.h"
 
 #include "clock.h"
+#include "redis_tls.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+void redis_set_address(struct redis_link *l, const char *host, int port)
+{
+    char *copy = xstrdup(host);
+    free(l->host);
+    free(l->address);
+    l->host = copy;
+    l->port = port;
+    l->address = xasprintf(strchr(copy, ':') ? "[%s]:%d" : "%s:%d", copy, port);
+}
 
 void redis_link_init(struct redis_link *l, struct store *store, const struct store_config *config)
 {
-    bool bare_ipv6 = strchr(config->parsed.host, ':') != NULL;
+    const struct store_url *url = &config->parsed;
     l->store = store;
     l->config = config;
-    l->address =
-        xasprintf(bare_ipv6 ? "[%s]:%d" : "%s:%d", config->parsed.host, config->parsed.port);
-    store_set_description(store, "Redis at %s/%d", l->address, config->parsed.database);
+    l->kind = "Redis";
+    if (url->sentinel_count > 0) {
+        store_set_description(store, "Redis, the master %s of the Sentinels", url->master);
+        return;
+    }
+    redis_set_address(l, url->host, url->port);
+    store_set_description(store, "Redis at %s/%d", l->address, url->database);
 }
 
 void redis_link_free(struct redis_link *l)
 {
     redis_link_close(l);
     buffer_free(&l->command);
+    free(l->host);
     free(l->address);
 }
 
@@ -38,7 +54,8 @@ void redis_link_close(struct redis_link *l)
 
 void redis_begin(struct redis_link *l)
 {
-    l->deadline = clock_now() + l->config->timeout;
+    l->allowed = l->config->timeout;
+    l->deadline = clock_now() + l->allowed;
     buffer_clear(&l->command);
 }
 
@@ -118,53 +135,57 @@ static bool is_refusal(const redisReply *reply)
 bool redis_refuse(struct redis_link *l, const char *what, const redisReply *reply)
 {
     if (reply->type != REDIS_REPLY_ERROR)
-        return store_fail(l->store, "Redis at %s: the answer to %s makes no sense", l->address,
-                          what);
+        return store_fail(l->store, "%s at %s: the answer to %s makes no sense", l->kind,
+                          l->address, what);
     if (redis_is_error(reply, "MOVED ") || redis_is_error(reply, "ASK "))
-        return store_fail(l->store, "Redis at %s: %s: Redis Cluster is not supported", l->address,
-                          reply->str);
+        return store_fail(l->store, "%s at %s: %s: Redis Cluster is not supported", l->kind,
+                          l->address, reply->str);
     l->refused = l->refused || is_refusal(reply);
     /* "unknown command" goes on to repeat the arguments, and one may be the password. */
     const char *arguments = strstr(reply->str, ", with args");
     size_t len = arguments ? (size_t)(arguments - reply->str) : reply->len;
-    return store_fail(l->store, "Redis at %s: %.*s", l->address, (int)len, reply->str);
+    return store_fail(l->store, "%s at %s: %.*s", l->kind, l->address, (int)len, reply->str);
 }
 
 static bool fail_late(struct redis_link *l)
 {
-    return store_fail(l->store, "Redis at %s: no answer within %lld ms", l->address,
-                      (long long)l->config->timeout);
+    return store_fail(l->store, "%s at %s: no answer within %lld ms", l->kind, l->address,
+                      (long long)l->allowed);
 }
 
 static bool fail_context(struct redis_link *l)
 {
+    const char *why = l->config->parsed.tls ? redis_tls_why(l->context) : l->context->errstr;
+    const char *hint = !l->asked ? ""
+                       : l->config->tls.cert
+                           ? "; it asks for a certificate, and may refuse the one in tls.cert"
+                           : "; it asks for a certificate: set tls.cert and tls.key";
     if (clock_now() >= l->deadline)
         return fail_late(l);
-    return store_fail(l->store, "Redis at %s: %s", l->address, l->context->errstr);
+    return store_fail(l->store, "%s at %s: %s%s", l->kind, l->address, why, hint);
 }
 
 /* ---- Round trips ---- */
 
-static struct timeval to_timeval(int64_t ms)
+/* Waits until the socket can be read or written, at most until the deadline. With TLS nothing is
+ * left behind in OpenSSL: hiredis reads as much at a time as its largest record holds. */
+static bool wait_for(struct redis_link *l, short events)
 {
-    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-}
-
-/* The next read or write may last until the deadline. hiredis has a timeout for each of them only,
- * and with that a server that dribbles could hold a call for as long as it likes. */
-static bool arm(struct redis_link *l)
-{
+    struct pollfd socket = {.fd = l->context->fd, .events = events};
     int64_t left = l->deadline - clock_now();
-    if (left <= 0)
+    if (left <= 0 || poll(&socket, 1, (int)left) == 0)
         return fail_late(l);
-    return redisSetTimeout(l->context, to_timeval(left)) == REDIS_OK || fail_context(l);
+    if (l->config->parsed.tls)
+        redis_tls_ready();
+    return true;
 }
 
 static bool send_all(struct redis_link *l)
 {
     int done = 0;
     while (!done)
-        if (!arm(l) || (redisBufferWrite(l->context, &done) != REDIS_OK && !fail_context(l)))
+        if (!wait_for(l, POLLOUT) ||
+            (redisBufferWrite(l->context, &done) != REDIS_OK && !fail_context(l)))
             return false;
     return true;
 }
@@ -177,9 +198,10 @@ static bool receive(struct redis_link *l, redisReply **out)
             return fail_context(l);
         if (reply)
             break;
-        if (!arm(l) || (redisBufferRead(l->context) != REDIS_OK && !fail_context(l)))
+        if (!wait_for(l, POLLIN) || (redisBufferRead(l->context) != REDIS_OK && !fail_context(l)))
             return false;
     }
+    l->asked = false; /* and is content with what it got */
     *out = reply;
     return true;
 }
@@ -225,171 +247,57 @@ redisReply *redis_ask(struct redis_link *l, const char *fmt, ...)
     return reply;
 }
 
-/* ---- Getting to know the server ---- */
+/* ---- Connecting ---- */
 
-/* Asks for something that needs no answer but "OK". */
-static bool ask_ok(struct redis_link *l, const char *what, redisReply *reply)
+/* Nothing blocks from now on. The buffer for replies is kept instead of being allocated for each
+ * large one. */
+static bool prepare_context(struct redis_link *l)
+{
+    redisContext *c = l->context;
+    int flags = fcntl(c->fd, F_GETFL);
+    if (flags < 0 || fcntl(c->fd, F_SETFL, flags | O_NONBLOCK) != 0)
+        return store_fail(l->store, "%s at %s: %s", l->kind, l->address, strerror(errno));
+    c->flags &= ~REDIS_BLOCK;
+    c->reader->maxbuf = 0;
+    return true;
+}
+
+static bool begin_tls(struct redis_link *l)
+{
+    char error[REDIS_TLS_ERROR];
+    return redis_tls_begin(l->context, &l->config->tls, l->host, l->deadline, &l->asked, error) ||
+           (clock_now() >= l->deadline
+                ? fail_late(l)
+                : store_fail(l->store, "%s at %s: %s", l->kind, l->address, error));
+}
+
+bool redis_connect(struct redis_link *l)
+{
+    int64_t left = l->deadline - clock_now();
+    if (left <= 0)
+        return fail_late(l);
+    l->asked = false;
+    redis_tls_ready();
+    struct timeval limit = {.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
+    l->context = redisConnectWithTimeout(l->host, l->port, limit);
+    if (!l->context)
+        return store_fail(l->store, "%s at %s: out of memory", l->kind, l->address);
+    if (l->context->err)
+        return fail_context(l);
+    return prepare_context(l) && (!l->config->parsed.tls || begin_tls(l));
+}
+
+bool redis_take_ok(struct redis_link *l, const char *what, redisReply *reply)
 {
     bool ok = reply && (reply->type == REDIS_REPLY_STATUS || redis_refuse(l, what, reply));
     freeReplyObject(reply);
     return ok;
 }
 
-static bool log_in(struct redis_link *l)
+bool redis_log_in(struct redis_link *l, const char *username, const char *password)
 {
-    const struct store_config *c = l->config;
-    const char *username = c->username ? c->username : c->parsed.username;
-    const char *password = c->password ? c->password : c->parsed.password;
     if (username && *username)
-        return ask_ok(l, "AUTH", redis_ask(l, "AUTH %s %s", username, password ? password : ""));
-    return !password || ask_ok(l, "AUTH", redis_ask(l, "AUTH %s", password));
-}
-
-static bool check_role(struct redis_link *l)
-{
-    redisReply *reply = redis_ask(l, "ROLE");
-    if (!reply)
-        return false;
-    bool sensible = reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
-                    reply->element[0]->type == REDIS_REPLY_STRING;
-    bool master = sensible && strcmp(reply->element[0]->str, "master") == 0;
-    if (!sensible) {
-        redis_refuse(l, "ROLE", reply);
-    } else if (strcmp(reply->element[0]->str, "sentinel") == 0) {
-        l->refused = true;
-        store_fail(l->store, "Redis at %s is a Sentinel; give the address of the master",
-                   l->address);
-    } else if (!master) {
-        store_fail(l->store, "Redis at %s is a replica; give the address of the master",
-                   l->address);
-    }
-    freeReplyObject(reply);
-    return master;
-}
-
-bool redis_info_field(const redisReply *info, const char *name, char *out, size_t size)
-{
-    size_t len = strlen(name);
-    out[0] = '\0';
-    if (info->type != REDIS_REPLY_STRING)
-        return false;
-    for (const char *line = info->str; line; line = strchr(line, '\n')) {
-        line += *line == '\n';
-        if (strncmp(line, name, len) == 0 && line[len] == ':') {
-            snprintf(out, size, "%.*s", (int)strcspn(line + len + 1, "\r\n"), line + len + 1);
-            return true;
-        }
-    }
-    return false;
-}
-
-/* What INFO says of kind and version: the server's name, and whether it will do. */
-static bool judge_server(struct redis_link *l, const redisReply *info)
-{
-    char name[32];
-    char version[32];
-    char mode[32];
-    redis_info_field(info, "redis_mode", mode, sizeof mode);
-    redis_info_field(info, "server_name", name, sizeof name);
-    bool valkey = strcmp(name, "valkey") == 0;
-    if (!redis_info_field(info, valkey ? "valkey_version" : "redis_version", version,
-                          sizeof version))
-        return store_fail(l->store, "Redis at %s: INFO does not tell a version", l->address);
-
-    snprintf(l->server, sizeof l->server, "%s %s", valkey ? "Valkey" : "Redis", version);
-    store_set_description(l->store, "%s at %s/%d", l->server, l->address,
-                          l->config->parsed.database);
-    l->refused = true;
-    if (!valkey && strtol(version, NULL, 10) < 7)
-        return store_fail(l->store, "%s at %s is too old: SET with NX and GET needs 7.0 or newer",
-                          l->server, l->address);
-    if (strcmp(mode, "cluster") == 0)
-        return store_fail(l->store, "%s at %s is part of a Redis Cluster, which is not supported",
-                          l->server, l->address);
-    l->refused = false;
-    return true;
-}
-
-static bool check_server(struct redis_link *l)
-{
-    redisReply *info = redis_ask(l, "INFO server");
-    if (!info)
-        return false;
-    bool good =
-        info->type == REDIS_REPLY_STRING ? judge_server(l, info) : redis_refuse(l, "INFO", info);
-    freeReplyObject(info);
-    return good;
-}
-
-/* Not all that calls itself Redis 7 is. A server that cannot write just now passes: reading and
- * releasing go on, and a claim will be told. */
-static bool probe(struct redis_link *l)
-{
-    redisReply *reply = redis_ask(l, "SET %s:probe 1 NX GET PX 100", l->config->prefix);
-    if (!reply)
-        return false;
-    bool full = redis_is_error(reply, "OOM") || redis_is_error(reply, "MISCONF") ||
-                redis_is_error(reply, "NOREPLICAS");
-    bool good = full || reply->type == REDIS_REPLY_NIL || reply->type == REDIS_REPLY_STRING;
-    if (redis_is_error(reply, "ERR syntax")) {
-        l->refused = true;
-        store_fail(l->store, "%s at %s cannot SET with both NX and GET, as Redis 7.0 can",
-                   l->server, l->address);
-    } else if (!good) {
-        redis_refuse(l, "SET NX GET", reply);
-    }
-    freeReplyObject(reply);
-    return good;
-}
-
-bool redis_take_time(struct redis_link *l, const redisReply *reply)
-{
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[1]->type != REDIS_REPLY_STRING)
-        return redis_refuse(l, "TIME", reply);
-    int64_t seconds = strtoll(reply->element[0]->str, NULL, 10);
-    store_set_clock(l->store, seconds * 1000 + strtoll(reply->element[1]->str, NULL, 10) / 1000);
-    return true;
-}
-
-static bool read_clock(struct redis_link *l)
-{
-    redisReply *reply = redis_ask(l, "TIME");
-    bool good = reply && redis_take_time(l, reply);
-    freeReplyObject(reply);
-    return good;
-}
-
-/* For people who look at CLIENT LIST; a server that minds may keep its own name for us. */
-static bool say_name(struct redis_link *l)
-{
-    redisReply *reply = redis_ask(l, "CLIENT SETNAME onlyonce:%s", l->store->owner);
-    bool alive = reply != NULL;
-    freeReplyObject(reply);
-    return alive;
-}
-
-static bool greet(struct redis_link *l)
-{
-    return log_in(l) && check_role(l) && check_server(l) &&
-           ask_ok(l, "SELECT", redis_ask(l, "SELECT %d", l->config->parsed.database)) &&
-           say_name(l) && read_clock(l) && probe(l);
-}
-
-bool redis_link_open(struct redis_link *l, bool *permanent)
-{
-    redis_begin(l);
-    l->refused = false;
-    l->context = redisConnectWithTimeout(l->config->parsed.host, l->config->parsed.port,
-                                         to_timeval(l->config->timeout));
-    if (!l->context)
-        return store_fail(l->store, "Redis at %s: out of memory", l->address);
-    bool good = l->context->err ? fail_context(l) : true;
-    /* Keep the buffer between replies instead of allocating it for each large one. */
-    if (good)
-        l->context->reader->maxbuf = 0;
-    good = good && greet(l);
-    *permanent = l->refused;
-    return good;
+        return redis_take_ok(l, "AUTH",
+                             redis_ask(l, "AUTH %s %s", username, password ? password : ""));
+    return !password || redis_take_ok(l, "AUTH", redis_ask(l, "AUTH %s", password));
 }

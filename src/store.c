@@ -11,6 +11,8 @@
 
 static const struct store_backend *const BACKENDS[] = {
     [STORE_REDIS] = &store_redis_backend,
+    [STORE_SQLITE] = &store_sqlite_backend,
+    [STORE_POSTGRES] = &store_postgres_backend,
     [STORE_MEMORY] = &store_memory_backend,
 };
 
@@ -98,6 +100,7 @@ struct store *store_new(const struct store_config *config, const char *scope)
     s->key_prefix = (struct span){(const uint8_t *)s->names, key_len};
     s->result_prefix = (struct span){s->key_prefix.data + key_len, result_len};
     s->session_prefix = span_of(s->names + key_len + result_len);
+    s->scope = (struct span){s->key_prefix.data + strlen(prefix) + strlen(":key:"), strlen(scope)};
     s->owner = owner_text();
     s->clock_offset = clock_wall() - clock_now();
     return s;
@@ -120,6 +123,20 @@ bool store_open(struct store *s, bool *permanent)
     *permanent = false;
     s->error[0] = '\0';
     s->open = s->backend->open(s, permanent);
+    if (!s->open)
+        s->backend->close(s);
+    return s->open;
+}
+
+bool store_look(struct store *s, const char **missing)
+{
+    bool permanent;
+    *missing = NULL;
+    if (!s->backend->look)
+        return store_open(s, &permanent);
+    store_close(s);
+    s->error[0] = '\0';
+    s->open = s->backend->look(s, missing);
     if (!s->open)
         s->backend->close(s);
     return s->open;

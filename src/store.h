@@ -3,8 +3,8 @@
  *
  * A store is a map from keys to records with a time to live, changed only by compare-and-set, and
  * a set of sessions. What to write is decided elsewhere (claim.h); a backend only compares, writes
- * and fences, so that every backend is small and all behave alike. Backends: Redis, memory; one
- * vtable each (struct store_backend).
+ * and fences, so that every backend is small and all behave alike. Backends: Redis, SQLite,
+ * memory; one vtable each (struct store_backend).
  *
  * A store object is one connection, used by one thread. Calls block, at most for the configured
  * timeout. A call that answers false lost the connection or got an error from the server: what it
@@ -61,6 +61,13 @@ void store_free(struct store *s);
  * *permanent tells that trying again will not help (refused login, a server too old).
  */
 bool store_open(struct store *s, bool *permanent) __attribute__((warn_unused_result));
+
+/*
+ * The same for `check`: makes nothing of what store_open() would make. *missing says what that is,
+ * as "schema onlyonce is missing", valid until the store is freed; then only store_dangers() and
+ * store_close() may follow. NULL: nothing is missing.
+ */
+bool store_look(struct store *s, const char **missing) __attribute__((warn_unused_result));
 void store_close(struct store *s);
 bool store_is_open(const struct store *s);
 const char *store_error(const struct store *s);

@@ -5,7 +5,8 @@
  * that failed. A backend has a struct of its own whose first member is a struct store. All names
  * in it are made alike, so that people find them: "<prefix>:key:<scope>:<key>" holds a record's
  * text, "<prefix>:result:<scope>:<key>" the result beside it, "<prefix>:session:<id>" is a
- * session's entry. A scope has no ':', so scopes never meet.
+ * session's entry. A scope has no ':', so scopes never meet. SQL stores have a table for each of these
+ * three instead, scope and key in columns of their own.
  */
 #ifndef ONLYONCE_STORE_BACKEND_H
 #define ONLYONCE_STORE_BACKEND_H
@@ -17,6 +18,7 @@ struct store_backend {
     struct store *(*create)(const struct store_config *config);
     void (*destroy)(struct store *s); /* of a closed store */
     bool (*open)(struct store *s, bool *permanent);
+    bool (*look)(struct store *s, const char **missing); /* NULL: open() makes nothing */
     void (*close)(struct store *s); /* may come twice */
     /* The rest are those of store.h, called only while the store is open, and with count > 0. */
     bool (*session_open)(struct store *s, const char *id, int64_t life, const char *const *former,
@@ -33,6 +35,8 @@ struct store_backend {
 };
 
 extern const struct store_backend store_redis_backend;
+extern const struct store_backend store_sqlite_backend;
+extern const struct store_backend store_postgres_backend;
 extern const struct store_backend store_memory_backend;
 
 struct store {
@@ -42,6 +46,7 @@ struct store {
     struct span key_prefix;     /* what a record's name begins with */
     struct span result_prefix;  /* a result's, */
     struct span session_prefix; /* and a session entry's */
+    struct span scope;          /* for stores that name it apart */
     char *owner;                /* a session entry's value, "host/pid": who that is, for people */
     char *description;
     bool open;

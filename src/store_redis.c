@@ -4,102 +4,18 @@
  * Error replies to these scripts mean "not executed" in all but one case: a batch of which one op
  * fails, as in a full memory, has done the ops before it. Callers are told only that the call
  * failed, after which every outcome is unknown anyway.
- *
- * The scripts run in Redis' compatible mode, without a "#!lua" line: with one, a server that is
- * out of memory would refuse them all, and so also releases, which free memory.
  */
-#include "redis_link.h"
+#include "redis_script.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define SCAN_COUNT "400"
-#define SHA_LEN 40
-
-/* What the scripts answer where it is no text that was met. */
-#define ANSWER_APPLIED 1
-#define ANSWER_FOREIGN 2
-
-enum script { SCRIPT_APPLY, SCRIPT_COMPLETE, SCRIPT_SESSION };
-#define SCRIPT_COUNT 3
-
-static const char *const scripts[SCRIPT_COUNT] = {
-    /* KEYS: the session's entry, if the batch is fenced, then one for each op.
-     * ARGV: for each op what is expected (empty: nothing), what to write (empty: delete), its time
-     * to live. "expect == ''" with something to write is the claim of a new key, and the one that
-     * has to be fast: a single command. An empty text under a key is not "nothing". */
-    [SCRIPT_APPLY] =
-        "local n = #ARGV / 3\n"
-        "local shift = #KEYS - n\n"
-        "if shift == 1 and redis.call('EXISTS', KEYS[1]) == 0 then return 'FENCED' end\n"
-        "local out = {}\n"
-        "for i = 1, n do\n"
-        "  local key, expect, write = KEYS[shift + i], ARGV[3 * i - 2], ARGV[3 * i - 1]\n"
-        "  local done, met\n"
-        "  if expect == '' and write ~= '' then\n"
-        "    met = redis.pcall('SET', key, write, 'NX', 'GET', 'PX', ARGV[3 * i])\n"
-        "    done = not met\n"
-        "  else\n"
-        "    met = redis.pcall('GET', key)\n"
-        "    done = (met or '') == expect and (expect ~= '' or not met)\n"
-        "    if done and write ~= '' then\n"
-        "      local set = redis.pcall('SET', key, write, 'PX', ARGV[3 * i])\n"
-        "      if set.err then return set end\n"
-        "    elseif done and expect ~= '' then\n"
-        "      local del = redis.pcall('DEL', key)\n"
-        "      if type(del) == 'table' then return del end\n"
-        "    end\n"
-        "  end\n"
-        "  if done then out[i] = 1\n"
-        "  elseif type(met) ~= 'table' then out[i] = met\n"
-        "  elseif string.find(met.err, '^-?WRONGTYPE') then out[i] = 2\n"
-        "  else return met end\n"
-        "end\n"
-        "return out\n",
-    /* KEYS: the record, the result. ARGV: what is expected, what to write, the time to live of
-     * both, the result (empty: none). The result comes first: a server that is full refuses a
-     * script's first write, and then there is neither. */
-    [SCRIPT_COMPLETE] =
-        "local met = redis.pcall('GET', KEYS[1])\n"
-        "if type(met) == 'table' then\n"
-        "  return string.find(met.err, '^-?WRONGTYPE') and {2} or met\n"
-        "end\n"
-        "if met ~= ARGV[1] then return {met} end\n"
-        "if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[3]) end\n"
-        "redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])\n"
-        "return {1}\n",
-    /* KEYS: the new entry, the former entries, then one for each move.
-     * ARGV: the entry's value, its life, the number of former sessions; then for each move its time
-     * to live, the text to write, and the text with each of the former sessions. */
-    [SCRIPT_SESSION] = "if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then\n"
-                       "  return 'EXISTS'\n"
-                       "end\n"
-                       "local former = tonumber(ARGV[3])\n"
-                       "local out = {}\n"
-                       "for i = 1, #KEYS - 1 - former do\n"
-                       "  local key, at = KEYS[1 + former + i], 4 + (i - 1) * (2 + former)\n"
-                       "  local met = redis.pcall('GET', key)\n"
-                       "  if type(met) == 'table' then\n"
-                       "    if not string.find(met.err, '^-?WRONGTYPE') then return met end\n"
-                       "    met = 2\n"
-                       "  end\n"
-                       "  out[i] = met\n"
-                       "  for j = 1, former do\n"
-                       "    if met == ARGV[at + 1 + j] then\n"
-                       "      redis.call('SET', key, ARGV[at + 1], 'PX', ARGV[at])\n"
-                       "      out[i] = 1\n"
-                       "      break\n"
-                       "    end\n"
-                       "  end\n"
-                       "end\n"
-                       "for i = 2, 1 + former do redis.call('DEL', KEYS[i]) end\n"
-                       "return out\n",
-};
 
 struct redis_store {
     struct store common;
     struct redis_link link;
-    char sha[SCRIPT_COUNT][SHA_LEN + 1];
+    struct redis_scripts scripts;
 };
 
 static struct redis_store *mine(struct store *s)
@@ -111,6 +27,7 @@ static struct store *redis_create(const struct store_config *config)
 {
     struct redis_store *r = xcalloc(1, sizeof *r);
     redis_link_init(&r->link, &r->common, config);
+    r->scripts.link = &r->link;
     return &r->common;
 }
 
@@ -120,57 +37,14 @@ static void redis_destroy(struct store *s)
     free(s);
 }
 
-/* ---- Scripts ---- */
-
-static bool load_script(struct redis_store *r, enum script script)
-{
-    redisReply *reply = redis_ask(&r->link, "SCRIPT LOAD %s", scripts[script]);
-    if (!reply)
-        return false;
-    bool good = reply->type == REDIS_REPLY_STRING && reply->len == SHA_LEN;
-    if (good)
-        memcpy(r->sha[script], reply->str, SHA_LEN + 1);
-    else
-        redis_refuse(&r->link, "SCRIPT LOAD", reply);
-    freeReplyObject(reply);
-    return good;
-}
-
-static void put_script(struct redis_store *r, enum script script, size_t keys, size_t arguments)
-{
-    redis_begin(&r->link);
-    redis_put_command(&r->link, 3 + keys + arguments);
-    redis_put_text(&r->link, "EVALSHA");
-    redis_put_text(&r->link, r->sha[script]);
-    redis_put_number(&r->link, (int64_t)keys);
-}
-
-/* Runs the script that is in the command buffer; its reply, or NULL. A server that was restarted or
- * flushed has forgotten the script, and then has done nothing: it is told again, once. */
-static redisReply *run_script(struct redis_store *r, enum script script)
-{
-    redisReply *reply = NULL;
-    if (!redis_exchange(&r->link, &reply, 1))
-        return NULL;
-    if (!redis_is_error(reply, "NOSCRIPT"))
-        return reply;
-    freeReplyObject(reply);
-    if (!load_script(r, script) || !redis_exchange(&r->link, &reply, 1))
-        return NULL;
-    return reply;
-}
-
 static bool redis_open(struct store *s, bool *permanent)
 {
     struct redis_store *r = mine(s);
     if (!redis_link_open(&r->link, permanent))
         return false;
-    for (int i = 0; i < SCRIPT_COUNT; i++)
-        if (!load_script(r, (enum script)i)) {
-            *permanent = r->link.refused;
-            return false;
-        }
-    return true;
+    bool good = redis_scripts_load(&r->scripts);
+    *permanent = r->link.refused;
+    return good;
 }
 
 static void redis_close(struct store *s)
@@ -263,7 +137,7 @@ static bool prolong_results(struct redis_store *r, const struct store_op *ops, s
 static bool redis_apply(struct store *s, const char *session, struct store_op *ops, size_t count)
 {
     struct redis_store *r = mine(s);
-    put_script(r, SCRIPT_APPLY, count + (session ? 1 : 0), 3 * count);
+    redis_script_put(&r->scripts, SCRIPT_APPLY, count + (session ? 1 : 0), 3 * count);
     if (session)
         put_session(r, session);
     for (size_t i = 0; i < count; i++)
@@ -273,7 +147,7 @@ static bool redis_apply(struct store *s, const char *session, struct store_op *o
         put_record(r, &ops[i].write);
         redis_put_number(&r->link, ops[i].ttl > 0 ? ops[i].ttl : 0);
     }
-    redisReply *reply = run_script(r, SCRIPT_APPLY);
+    redisReply *reply = redis_script_run(&r->scripts, SCRIPT_APPLY);
     bool good = reply && take_answers(r, reply, ops, count);
     freeReplyObject(reply);
     return good && prolong_results(r, ops, count);
@@ -282,14 +156,14 @@ static bool redis_apply(struct store *s, const char *session, struct store_op *o
 static bool redis_complete(struct store *s, struct store_op *op, struct span result)
 {
     struct redis_store *r = mine(s);
-    put_script(r, SCRIPT_COMPLETE, 2, 4);
+    redis_script_put(&r->scripts, SCRIPT_COMPLETE, 2, 4);
     put_key(r, op->key);
     redis_put_word(&r->link, s->result_prefix, op->key);
     put_record(r, &op->expect);
     put_record(r, &op->write);
     redis_put_number(&r->link, op->ttl);
     redis_put_word(&r->link, result, (struct span){0});
-    redisReply *reply = run_script(r, SCRIPT_COMPLETE);
+    redisReply *reply = redis_script_run(&r->scripts, SCRIPT_COMPLETE);
     bool good = reply && take_answers(r, reply, op, 1);
     freeReplyObject(reply);
     return good;
@@ -397,7 +271,8 @@ static bool redis_session_open(struct store *s, const char *id, int64_t life,
                                struct store_move *moves, size_t count)
 {
     struct redis_store *r = mine(s);
-    put_script(r, SCRIPT_SESSION, 1 + former_count + count, 3 + count * (2 + former_count));
+    redis_script_put(&r->scripts, SCRIPT_SESSION, 1 + former_count + count,
+                     3 + count * (2 + former_count));
     put_session(r, id);
     for (size_t i = 0; i < former_count; i++)
         put_session(r, former[i]);
@@ -408,7 +283,7 @@ static bool redis_session_open(struct store *s, const char *id, int64_t life,
     redis_put_number(&r->link, (int64_t)former_count);
     for (size_t i = 0; i < count; i++)
         put_move(r, id, former, former_count, &moves[i]);
-    redisReply *reply = run_script(r, SCRIPT_SESSION);
+    redisReply *reply = redis_script_run(&r->scripts, SCRIPT_SESSION);
     bool good = reply && take_moves(r, reply, id, moves, count);
     freeReplyObject(reply);
     return good;

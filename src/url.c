@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +12,15 @@
 
 #define BROKER_FORM "amqp://USER:PASSWORD@HOST:PORT/VHOST"
 #define NO_HOST "has no host; write one behind \"//\" or \"@\""
-#define STORE_FORM "redis://HOST:PORT/DATABASE or memory:"
+#define STORE_FORM                                                                                 \
+    "redis://HOST:PORT/DATABASE, redis+sentinel://HOST,HOST/MASTER/DATABASE, sqlite:/FILE, "       \
+    "postgresql://USER@HOST/DATABASE or memory:"
 
-/* What "//" begins in both kinds of URL. `rest` is what follows the "/" behind it, or NULL. */
+/* What "//" begins. `rest` is what follows the "/" behind it, or NULL. */
 struct authority {
     char *username;
     char *password;
-    char *host;
-    int port;
+    struct host_port at;
     const char *rest;
 };
 
@@ -26,7 +28,7 @@ static void free_authority(struct authority *a)
 {
     free(a->username);
     free(a->password);
-    free(a->host);
+    free(a->at.host);
     *a = (struct authority){0};
 }
 
@@ -118,27 +120,29 @@ static bool is_host_name(const char *host)
     return *host && strlen(host) <= 253;
 }
 
-static const char *read_host(const char *text, size_t len, struct authority *a)
+static const char *read_host(const char *text, size_t len, struct host_port *out)
 {
     if (len == 0)
         return NO_HOST;
     if (*text == '[') {
         const char *end = memchr(text, ']', len);
         struct in6_addr ignored;
-        a->host = xasprintf("%.*s", end ? (int)(end - text - 1) : 0, text + 1);
-        if (!end || inet_pton(AF_INET6, a->host, &ignored) != 1)
+        out->host = xasprintf("%.*s", end ? (int)(end - text - 1) : 0, text + 1);
+        if (!end || inet_pton(AF_INET6, out->host, &ignored) != 1)
             return "has no IPv6 address between \"[\" and \"]\"; write one as in [::1]";
         len -= (size_t)(end + 1 - text);
         text = end + 1;
     } else {
         size_t host_len = strcspn(text, ":/");
+        if (host_len > len)
+            host_len = len;
         if (host_len < len && memchr(text + host_len + 1, ':', len - host_len - 1))
             return "has more than one \":\" in its host; write an IPv6 address in brackets, as in "
                    "[::1]";
         if (host_len == 0)
             return NO_HOST;
-        a->host = xasprintf("%.*s", (int)host_len, text);
-        if (!is_host_name(a->host))
+        out->host = xasprintf("%.*s", (int)host_len, text);
+        if (!is_host_name(out->host))
             return "has a host that is neither name nor address; write 1 to 253 of A-Z a-z 0-9 . - "
                    "_";
         len -= host_len;
@@ -148,23 +152,34 @@ static const char *read_host(const char *text, size_t len, struct authority *a)
         return NULL;
     if (*text != ':')
         return "has something between \"]\" and the port; write [ADDRESS]:PORT";
-    return read_port(text + 1, len - 1, &a->port);
+    return read_port(text + 1, len - 1, &out->port);
+}
+
+/* Reads what follows "SCHEME://", but for its hosts, which are *len bytes at *hosts. */
+static const char *read_login(const char *text, struct authority *a, const char **hosts,
+                              size_t *len)
+{
+    *a = (struct authority){0};
+    const char *bad = find_stray(text);
+    *len = strcspn(text, "/");
+    *hosts = text;
+    a->rest = text[*len] ? text + *len + 1 : NULL;
+    const char *at = memchr(text, '@', *len);
+    if (!at)
+        return bad;
+    *hosts = at + 1;
+    *len -= (size_t)(at + 1 - text);
+    return bad ? bad : read_user(text, (size_t)(at - text), a);
 }
 
 /* Reads what follows "SCHEME://". */
 static const char *read_authority(const char *text, int default_port, struct authority *a)
 {
-    *a = (struct authority){.port = default_port};
-    const char *bad = find_stray(text);
-    size_t len = strcspn(text, "/");
-    a->rest = text[len] ? text + len + 1 : NULL;
-    const char *at = memchr(text, '@', len);
-    if (!bad && at)
-        bad = read_user(text, (size_t)(at - text), a);
-    if (bad)
-        return bad;
-    const char *host = at ? at + 1 : text;
-    return read_host(host, len - (size_t)(host - text), a);
+    const char *hosts;
+    size_t len;
+    const char *bad = read_login(text, a, &hosts, &len);
+    a->at.port = default_port;
+    return bad ? bad : read_host(hosts, len, &a->at);
 }
 
 /* What follows the scheme, in whatever case it is written, or NULL. */
@@ -227,8 +242,8 @@ const char *url_read_broker(const char *text, struct broker_url *out, char error
         url_free_broker(out);
         return bad;
     }
-    out->host = a.host;
-    out->port = a.port;
+    out->host = a.at.host;
+    out->port = a.at.port;
     out->username = a.username;
     out->password = a.password;
     return NULL;
@@ -264,41 +279,140 @@ static const char *read_redis(const char *text, struct store_url *out)
         free_authority(&a);
         return bad;
     }
-    out->kind = STORE_REDIS;
-    out->host = a.host;
-    out->port = a.port;
+    out->host = a.at.host;
+    out->port = a.at.port;
     out->username = a.username;
     out->password = a.password;
     return NULL;
 }
 
-const char *url_read_store(const char *text, struct store_url *out, char error[256])
+static const char *read_sentinel_hosts(const char *text, size_t len, struct store_url *out)
 {
-    static const char *const later[] = {"rediss://", "redis+sentinel://",
-                                        "sqlite:", "postgresql://", "postgres://"};
-    *out = (struct store_url){0};
-    if (strcasecmp(text, "memory:") == 0) {
-        out->kind = STORE_MEMORY;
-        return NULL;
+    for (;;) {
+        const char *comma = memchr(text, ',', len);
+        size_t host_len = comma ? (size_t)(comma - text) : len;
+        if (out->sentinel_count == URL_SENTINELS_MAX)
+            return "names more than 16 Sentinels; three will do";
+        struct host_port *at = &out->sentinels[out->sentinel_count++];
+        at->port = 26379;
+        const char *bad = read_host(text, host_len, at);
+        if (bad || !comma)
+            return bad;
+        text += host_len + 1;
+        len -= host_len + 1;
     }
+}
+
+/* "MASTER/DATABASE". */
+static const char *read_master(const char *rest, struct store_url *out)
+{
+    size_t len = rest ? strcspn(rest, "/") : 0;
+    if (len == 0)
+        return "does not name the master; write redis+sentinel://HOST,HOST/MASTER/DATABASE";
+    const char *bad = decode(rest, len, &out->master);
+    return bad ? bad : read_database(rest[len] ? rest + len + 1 : NULL, &out->database);
+}
+
+static const char *read_sentinels(const char *text, struct store_url *out)
+{
+    struct authority a;
+    const char *hosts;
+    size_t len;
+    const char *bad = read_login(text, &a, &hosts, &len);
+    if (!bad)
+        bad = read_sentinel_hosts(hosts, len, out);
+    if (!bad)
+        bad = read_master(a.rest, out);
+    out->username = a.username;
+    out->password = a.password;
+    return bad;
+}
+
+/* Relative paths are refused: each command would look in the folder where it was started. */
+static const char *read_sqlite(const char *path, struct store_url *out)
+{
+    size_t len = strlen(path);
+    if (strcmp(path, ":memory:") == 0)
+        return "is SQLite's memory, which no second connection shares; write memory:";
+    if (*path != '/' || path[1] == '/')
+        return "has no absolute path; write sqlite:/var/lib/onlyonce/onlyonce.db";
+    if (path[len - 1] == '/')
+        return "names a folder; write the name of a file in it, as "
+               "sqlite:/var/lib/onlyonce/onlyonce.db";
+    out->path = xstrdup(path);
+    return NULL;
+}
+
+/* libpq's own words are not shown, as they may repeat a piece of the password. */
+static const char *read_postgres(const char *text, struct store_url *out)
+{
+    char *error = NULL;
+    PQconninfoOption *parsed = PQconninfoParse(text, &error);
+    bool parameter = error && strstr(error, "URI query parameter");
+    bool good = parsed != NULL;
+    PQconninfoFree(parsed);
+    PQfreemem(error);
+    if (!good)
+        return parameter ? "has a parameter behind \"?\" that libpq does not know; its manual "
+                           "lists them under Parameter Key Words"
+                         : "is not understood by libpq; write "
+                           "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, and any other than a "
+                           "letter or digit in these as %XX";
+    out->postgres = xstrdup(text);
+    return NULL;
+}
+
+static const char *read_store(const char *text, struct store_url *out, char error[256])
+{
+    static const struct scheme {
+        const char *text;
+        enum store_kind kind;
+        bool tls;
+        const char *(*read)(const char *rest, struct store_url *out);
+    } schemes[] = {
+        {"redis://", STORE_REDIS, false, read_redis},
+        {"rediss://", STORE_REDIS, true, read_redis},
+        {"redis+sentinel://", STORE_REDIS, false, read_sentinels},
+        {"rediss+sentinel://", STORE_REDIS, true, read_sentinels},
+        {"sqlite:", STORE_SQLITE, false, read_sqlite},
+    };
+    for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
+        const char *rest = after_scheme(text, schemes[i].text);
+        out->kind = schemes[i].kind;
+        out->tls = schemes[i].tls;
+        if (rest)
+            return schemes[i].read(rest, out);
+    }
+    out->tls = false;
+    out->kind = STORE_POSTGRES;
+    if (after_scheme(text, "postgresql://") || after_scheme(text, "postgres://"))
+        return read_postgres(text, out);
+    out->kind = STORE_MEMORY;
+    if (strcasecmp(text, "memory:") == 0)
+        return NULL;
     if (after_scheme(text, "memory"))
         return "is not understood; a store in memory is written memory:";
-    const char *rest = after_scheme(text, "redis://");
-    if (rest)
-        return read_redis(rest, out);
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
-        if (after_scheme(text, later[i])) {
-            snprintf(error, 256, "%s is not supported by this version; write %s", later[i],
-                     STORE_FORM);
-            return error;
-        }
     return wrong_scheme(text, STORE_FORM, error);
+}
+
+const char *url_read_store(const char *text, struct store_url *out, char error[256])
+{
+    *out = (struct store_url){0};
+    const char *bad = read_store(text, out, error);
+    if (bad)
+        url_free_store(out);
+    return bad;
 }
 
 void url_free_store(struct store_url *url)
 {
+    for (size_t i = 0; i < url->sentinel_count; i++)
+        free(url->sentinels[i].host);
     free(url->host);
     free(url->username);
     free(url->password);
+    free(url->master);
+    free(url->path);
+    free(url->postgres);
     *url = (struct store_url){0};
 }

@@ -12,6 +12,7 @@
 #define ONLYONCE_URL_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct broker_url {
     char *host; /* a name or an address, IPv6 without its brackets */
@@ -22,15 +23,31 @@ struct broker_url {
     bool tls; /* amqps:// */
 };
 
-enum store_kind { STORE_REDIS, STORE_MEMORY };
+enum store_kind { STORE_REDIS, STORE_SQLITE, STORE_POSTGRES, STORE_MEMORY };
+
+#define URL_SENTINELS_MAX 16
+
+struct host_port {
+    char *host;
+    int port;
+};
 
 struct store_url {
     enum store_kind kind;
-    char *host; /* STORE_REDIS */
+    /* STORE_REDIS */
+    bool tls;   /* rediss://, rediss+sentinel:// */
+    char *host; /* NULL: the Sentinels know it */
     int port;
     int database;
     char *username;
     char *password;
+    struct host_port sentinels[URL_SENTINELS_MAX];
+    size_t sentinel_count;
+    char *master; /* what the Sentinels call the master */
+    /* STORE_SQLITE: an absolute path */
+    char *path;
+    /* STORE_POSTGRES: the URL as it is, which libpq has understood; it may hold a password */
+    char *postgres;
 };
 
 /* NULL if `text` was understood, else what is wrong with it (static or owned by `error`). */

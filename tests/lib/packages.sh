@@ -40,11 +40,11 @@ packages_install() {
 
 packages_for_build() {
   packages_install gcc make cmake pkg-config libc6-dev librabbitmq-dev libhiredis-dev libyaml-dev \
-    libcjson-dev libssl-dev libcmocka-dev
+    libcjson-dev libssl-dev libpq-dev libsqlite3-dev libcmocka-dev
 }
 
 packages_for_servers() {
-  packages_install rabbitmq-server redis-server redis-tools
+  packages_install rabbitmq-server redis-server redis-tools postgresql sqlite3
 }
 
 packages_for_tests() {

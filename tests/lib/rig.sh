@@ -122,6 +122,67 @@ rig_redis_cli() {
   redis-cli -h 127.0.0.1 -p "$RIG_REDIS_PORT" "$@"
 }
 
+# ---- PostgreSQL ----
+
+# PostgreSQL's programs refuse to work for root.
+RIG_AS_POSTGRES=()
+[ "$(id -u)" != 0 ] || RIG_AS_POSTGRES=(setpriv --reuid=postgres --regid=postgres --clear-groups)
+
+rig_postgres_init() {
+  rig_port
+  RIG_POSTGRES_PORT=$RIG_PORT
+  RIG_POSTGRES_BIN=$(pg_config --bindir)
+  export RIG_POSTGRES_URL=postgresql://onlyonce@127.0.0.1:$RIG_POSTGRES_PORT/postgres
+  export ONLYONCE_TEST_POSTGRES=$RIG_POSTGRES_URL
+  mkdir "$RIG_DIR/postgres"
+  if [ "$(id -u)" = 0 ]; then
+    chmod 711 "$RIG_DIR"
+    chown postgres: "$RIG_DIR/postgres"
+  fi
+  (cd / && "${RIG_AS_POSTGRES[@]}" "$RIG_POSTGRES_BIN/initdb" -D "$RIG_DIR/postgres" -U onlyonce -A trust \
+    -E UTF8 --locale=C --no-sync) >>"$RIG_DIR/postgres.log" 2>&1 || rig_die "initdb"
+}
+
+# rig_postgres_start : also after rig_postgres_stop or _kill, with the same port and data. Exports
+# ONLYONCE_TEST_POSTGRES, RIG_POSTGRES_URL.
+rig_postgres_start() {
+  [ -n "${RIG_POSTGRES_PORT:-}" ] || rig_postgres_init
+  # exec, so that the process id is the server's.
+  (cd / && exec "${RIG_AS_POSTGRES[@]}" "$RIG_POSTGRES_BIN/postgres" -D "$RIG_DIR/postgres" -p "$RIG_POSTGRES_PORT" \
+    -h 127.0.0.1 -k "$RIG_DIR/postgres") >>"$RIG_DIR/postgres.log" 2>&1 </dev/null &
+  RIG_PIDS[postgres]=$!
+  rig_wait_until "rig_psql 'SELECT 1'" 30 || rig_die "the PostgreSQL server did not start"
+}
+
+# rig_postgres_stop : its connections end, too.
+rig_postgres_stop() {
+  kill -INT "${RIG_PIDS[postgres]}"
+  rig_stop_pid "${RIG_PIDS[postgres]}" 20
+  unset 'RIG_PIDS[postgres]'
+}
+
+# rig_postgres_signal SIGNAL : to the server and its children, as if their machine were.
+rig_postgres_signal() {
+  local pid=${RIG_PIDS[postgres]}
+  # shellcheck disable=SC2046 # process ids are several words
+  kill "-$1" "$pid" $(cat "/proc/$pid/task/$pid/children") 2>/dev/null
+}
+
+# rig_postgres_kill : the next server starts only once the children are gone.
+rig_postgres_kill() {
+  local pid=${RIG_PIDS[postgres]} children
+  children=$(cat "/proc/$pid/task/$pid/children")
+  rig_postgres_signal KILL
+  wait "$pid" 2>/dev/null
+  rig_wait_until "! kill -0 $children" 10
+  unset 'RIG_PIDS[postgres]'
+}
+
+# rig_psql SQL : the rows, their columns parted by |.
+rig_psql() {
+  psql -XqAt -v ON_ERROR_STOP=1 -d "$RIG_POSTGRES_URL" -c "$1"
+}
+
 # ---- RabbitMQ ----
 
 rig_rabbit_environment() {
@@ -257,14 +318,15 @@ rig_takes() {
   return 1
 }
 
-# rig_config_head : broker and store of a configuration. RIG_SESSION: the session's life.
+# rig_config_head : broker and store of a configuration. RIG_STORE_NAME, RIG_STORE_URL: the store, unless it is Redis;
+# RIG_SESSION: the session's life. Fields of the store may follow.
 rig_config_head() {
   cat <<END
 broker:
   urls: ["$RIG_AMQP_URL"]
 stores:
-  - name: redis
-    url: $RIG_REDIS_URL
+  - name: ${RIG_STORE_NAME:-redis}
+    url: ${RIG_STORE_URL:-$RIG_REDIS_URL}
     session: ${RIG_SESSION:-6s}
 END
 }
@@ -358,7 +420,7 @@ rig_end() {
     "$RIG_DIR"/*.log 2>/dev/null; then
     rig_fail "no sanitizer or assertion spoke"
   fi
-  for name in rabbit redis epmd; do
+  for name in rabbit redis postgres epmd; do
     [ -z "${RIG_PIDS[$name]:-}" ] || rig_stop_pid "${RIG_PIDS[$name]}" 20
   done
   [ "$RIG_FAILED" = 0 ] || code=1
@@ -377,8 +439,8 @@ rig_keep() {
   for name in "${!RIG_RELAYS[@]}"; do
     echo "${RIG_RELAYS[$name]}"
   done >"$RIG_DIR/pids"
-  for name in rabbit redis epmd; do
-    echo "${RIG_PIDS[$name]}"
+  for name in rabbit redis postgres epmd; do
+    [ -z "${RIG_PIDS[$name]:-}" ] || echo "${RIG_PIDS[$name]}"
   done >>"$RIG_DIR/pids"
   for port in "${RIG_RESERVED[@]}"; do
     rmdir "$RIG_PORTS/$port" 2>/dev/null

@@ -345,13 +345,24 @@ static char *uncommented(const char *text)
     struct buffer out = {0};
     bool in_indent = true;
     for (const char *p = text; *p; p++) {
-        if (in_indent && p[0] == '#' && islower((unsigned char)p[1]))
+        if (in_indent && p[0] == '#' && (islower((unsigned char)p[1]) || p[1] == '-'))
             continue;
         in_indent = *p == '\n' || (in_indent && *p == ' ');
         buffer_add_u8(&out, (uint8_t)*p);
     }
     buffer_add_u8(&out, 0);
     return (char *)out.data;
+}
+
+/* The files of the store with TLS are on no machine, and not every build has TLS. */
+static void without_tls(char *text)
+{
+    char *scheme = strstr(text, "rediss+");
+    char *from = strstr(text, "    tls:\n");
+    char *to = from ? strstr(from, "\n    # ") : NULL;
+    assert_true(scheme && to);
+    memmove(from, to + 1, strlen(to));
+    memmove(scheme + strlen("redis"), scheme + strlen("rediss"), strlen(scheme + strlen("redis")));
 }
 
 static void test_example_shows_every_field_and_default(void **state)
@@ -363,6 +374,7 @@ static void test_example_shows_every_field_and_default(void **state)
     if (missing.len)
         fail_msg("config/onlyonce.yaml: %.*s", (int)missing.len, (const char *)missing.data);
     char *full = uncommented(text);
+    without_tls(full);
     struct config *a = config_load_good("config/onlyonce.yaml", span_of(text));
     struct config *b = config_load_good("config/onlyonce.yaml, uncommented", span_of(full));
     assert_true(strlen(full) < strlen(text));

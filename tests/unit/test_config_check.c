@@ -39,12 +39,13 @@ static const struct case_of_fault contradictions[] = {
      "1: broker.password: has no username; set broker.username"},
     {"store's URL", NULL, "name: a, url: \"http://u:s3cret@h\"", NULL,
      "2: stores[0].url: has a scheme that is not known here, http://; write "
-     "redis://HOST:PORT/DATABASE or memory:"},
+     "redis://HOST:PORT/DATABASE, redis+sentinel://HOST,HOST/MASTER/DATABASE, sqlite:/FILE, "
+     "postgresql://USER@HOST/DATABASE or memory:"},
     {"store's user", NULL, "name: a, url: \"redis://u@h\"", NULL,
      "2: stores[0].url: has a username and no password; set password (a URL's password alone "
      "is written redis://:PASSWORD@HOST)"},
     {"memory with password", NULL, "name: a, url: 'memory:', password: s3cret", NULL,
-     "2: stores[0].password: means nothing to memory:; leave it out"},
+     "2: stores[0].password: means something only to redis: and postgresql:; leave it out"},
     {"timeout", NULL, STORE ", timeout: 1s, session: 3s", NULL,
      "2: stores[0].timeout: 1000ms is not below a third of session (3000ms); write a shorter "
      "timeout or a longer session"},

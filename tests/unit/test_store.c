@@ -1,7 +1,9 @@
 /*
- * The contract of store.h, sentence by sentence, for both backends. What only Redis can do wrong
- * is in test_store_redis.c. Needs a Redis server of its own at $ONLYONCE_TEST_REDIS (host:port),
- * whose data it deletes.
+ * The contract of store.h, sentence by sentence, for every backend. What only one of them can do
+ * wrong is in tests of their own. Needs a Redis server of its own at $ONLYONCE_TEST_REDIS
+ * (host:port), whose data it deletes, one that Sentinels lead (the URL in
+ * $ONLYONCE_TEST_SENTINELS), and a PostgreSQL database of its own (the URL in
+ * $ONLYONCE_TEST_POSTGRES).
  */
 #include "store_backend.h"
 
@@ -13,12 +15,15 @@
 
 #include <cmocka.h>
 #include <hiredis/hiredis.h>
+#include <libpq-fe.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define A "aaaaaaaaaaaaaaaaaaaaaaaa"
 #define B "bbbbbbbbbbbbbbbbbbbbbbbb"
@@ -32,7 +37,10 @@ static const struct record nothing;
 struct bench {
     struct store_config config;
     struct store *store;
-    redisContext *redis; /* a connection beside the store's; NULL for memory */
+    redisContext *redis; /* a connection beside the store's; NULL: it is not Redis */
+    sqlite3 *sqlite;     /* the same of SQLite */
+    char folder[64];     /* of its file */
+    PGconn *postgres;    /* the same of PostgreSQL */
 };
 
 static char text_name[] = "test";
@@ -67,6 +75,77 @@ static void find_redis(struct bench *b)
     freeReplyObject(redis_do(b, "FLUSHALL"));
 }
 
+static void find_sentinels(struct bench *b)
+{
+    const char *url = getenv("ONLYONCE_TEST_SENTINELS");
+    char error[256];
+    if (!url) {
+        fail_msg("set ONLYONCE_TEST_SENTINELS to the URL of Sentinels for this test alone");
+        return;
+    }
+    assert_null(url_read_store(url, &b->config.parsed, error));
+    b->config.wait_replicas = 1;
+}
+
+/* Once the store has found it. */
+static void find_master(struct bench *b)
+{
+    const char *colon = strchr(store_describe(b->store), ':');
+    assert_non_null(colon);
+    b->redis = redisConnect("127.0.0.1", atoi(colon + 1));
+    freeReplyObject(redis_do(b, "FLUSHALL"));
+}
+
+static void make_folder(struct bench *b)
+{
+    /* Disks are slow. "full" has test_store_sqlite. */
+    b->config.synchronous = SYNCHRONOUS_NORMAL;
+    snprintf(b->folder, sizeof b->folder, P_tmpdir "/onlyonce-store.XXXXXX");
+    assert_non_null(mkdtemp(b->folder));
+    b->config.parsed.path = xasprintf("%s/a b?c#.db", b->folder);
+}
+
+/* Once the store has made the file. */
+static void find_sqlite(struct bench *b)
+{
+    assert_int_equal(sqlite3_open(b->config.parsed.path, &b->sqlite), SQLITE_OK);
+    sqlite3_busy_timeout(b->sqlite, 2000);
+}
+
+static void remove_folder(struct bench *b)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char name[128];
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s%s", b->config.parsed.path, ends[i]);
+        unlink(name);
+    }
+    assert_int_equal(rmdir(b->folder), 0);
+}
+
+static void postgres_do(struct bench *b, const char *sql)
+{
+    PGresult *result = PQexec(b->postgres, sql);
+    if (PQresultStatus(result) != PGRES_COMMAND_OK)
+        fail_msg("%s: %s", sql, PQerrorMessage(b->postgres));
+    PQclear(result);
+}
+
+static void find_postgres(struct bench *b)
+{
+    const char *url = getenv("ONLYONCE_TEST_POSTGRES");
+    if (!url) {
+        fail_msg("set ONLYONCE_TEST_POSTGRES to the URL of a database for this test alone");
+        return;
+    }
+    b->config.parsed.postgres = xstrdup(url);
+    b->postgres = PQconnectdb(url);
+    if (PQstatus(b->postgres) != CONNECTION_OK)
+        fail_msg("%s", PQerrorMessage(b->postgres));
+    postgres_do(b, "SET client_min_messages = warning");
+    postgres_do(b, "DROP SCHEMA IF EXISTS \"oo*[t]?\" CASCADE");
+}
+
 static struct store *another_store(struct bench *b, const char *scope)
 {
     bool permanent;
@@ -84,14 +163,41 @@ static int set_up(void **state, enum store_kind kind)
         .name = text_name, .prefix = text_prefix, .timeout = 2000, .parsed.kind = kind};
     if (kind == STORE_REDIS)
         find_redis(b);
+    if (kind == STORE_SQLITE)
+        make_folder(b);
+    if (kind == STORE_POSTGRES)
+        find_postgres(b);
     store_memory_reset();
     b->store = another_store(b, "scope");
+    if (kind == STORE_SQLITE)
+        find_sqlite(b);
     return 0;
 }
 
 static int set_up_redis(void **state)
 {
     return set_up(state, STORE_REDIS);
+}
+
+static int set_up_sentinels(void **state)
+{
+    struct bench *b = xcalloc(1, sizeof *b);
+    *state = b;
+    b->config = (struct store_config){.name = text_name, .prefix = text_prefix, .timeout = 2000};
+    find_sentinels(b);
+    b->store = another_store(b, "scope");
+    find_master(b);
+    return 0;
+}
+
+static int set_up_sqlite(void **state)
+{
+    return set_up(state, STORE_SQLITE);
+}
+
+static int set_up_postgres(void **state)
+{
+    return set_up(state, STORE_POSTGRES);
 }
 
 static int set_up_memory(void **state)
@@ -105,9 +211,33 @@ static int tear_down(void **state)
     store_free(b->store);
     if (b->redis)
         redisFree(b->redis);
-    free(b->config.parsed.host);
+    sqlite3_close(b->sqlite);
+    if (b->sqlite)
+        remove_folder(b);
+    PQfinish(b->postgres);
+    url_free_store(&b->config.parsed);
     free(b);
     return 0;
+}
+
+static void put_row(struct bench *b, const char *key, const char *text)
+{
+    char *sql =
+        sqlite3_mprintf("INSERT OR REPLACE INTO \"%w_records\" VALUES ('scope', %Q, %Q, %lld)",
+                        text_prefix, key, text, (long long)clock_wall() + MINUTE);
+    if (sqlite3_exec(b->sqlite, sql, NULL, NULL, NULL) != SQLITE_OK)
+        fail_msg("%s: %s", sql, sqlite3_errmsg(b->sqlite));
+    sqlite3_free(sql);
+}
+
+static void put_postgres_row(struct bench *b, const char *key, const char *text)
+{
+    char *sql = xasprintf("INSERT INTO \"oo*[t]?\".records VALUES ('scope', '%s', '%s', now() +"
+                          " interval '1 min') ON CONFLICT (scope, key) DO UPDATE"
+                          " SET text = excluded.text, expires = excluded.expires",
+                          key, text);
+    postgres_do(b, sql);
+    free(sql);
 }
 
 /* Puts something under a key behind the store's back. */
@@ -116,6 +246,10 @@ static void put_raw(struct bench *b, const char *key, const char *text)
     if (b->redis)
         freeReplyObject(
             redis_do(b, "SET %s:key:scope:%s %s PX %d", text_prefix, key, text, MINUTE));
+    else if (b->sqlite)
+        put_row(b, key, text);
+    else if (b->postgres)
+        put_postgres_row(b, key, text);
     else
         store_memory_put(b->store, span_of(key), text, MINUTE);
 }
@@ -982,8 +1116,14 @@ int main(void)
         TEST(the_dead_do_not_pile_up, set_up_memory),
         TEST(memory_says_what_it_cannot, set_up_memory),
     };
+    const struct CMUnitTest sqlite[] = {CONTRACT(set_up_sqlite)};
+    const struct CMUnitTest postgres[] = {CONTRACT(set_up_postgres)};
     const struct CMUnitTest redis[] = {CONTRACT(set_up_redis)};
+    const struct CMUnitTest sentinels[] = {CONTRACT(set_up_sentinels)};
     signal(SIGPIPE, SIG_IGN);
     int failed = cmocka_run_group_tests_name("store: memory", memory, NULL, NULL);
-    return failed + cmocka_run_group_tests_name("store: redis", redis, NULL, NULL);
+    failed += cmocka_run_group_tests_name("store: sqlite", sqlite, NULL, NULL);
+    failed += cmocka_run_group_tests_name("store: postgres", postgres, NULL, NULL);
+    failed += cmocka_run_group_tests_name("store: redis", redis, NULL, NULL);
+    return failed + cmocka_run_group_tests_name("store: Sentinels", sentinels, NULL, NULL);
 }

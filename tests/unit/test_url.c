@@ -193,22 +193,79 @@ static void test_store_urls_that_are_read(void **state)
     }
 }
 
-#define LATER " is not supported by this version; write redis://HOST:PORT/DATABASE or memory:"
+static void test_other_stores_urls_that_are_read(void **state)
+{
+    struct store_url url;
+    char error[256];
+    (void)state;
+    assert_null(url_read_store("rediss+sentinel://u:p@a,[::1]:7,c/my%2Fmaster/3", &url, error));
+    assert_true(url.kind == STORE_REDIS && url.tls && !url.host);
+    assert_int_equal(url.sentinel_count, 3);
+    same_text("first", url.sentinels[0].host, "a");
+    assert_int_equal(url.sentinels[0].port, 26379);
+    same_text("second", url.sentinels[1].host, "::1");
+    assert_int_equal(url.sentinels[1].port, 7);
+    same_text("third", url.sentinels[2].host, "c");
+    same_text("master", url.master, "my/master");
+    same_text("user", url.username, "u");
+    same_text("password", url.password, "p");
+    assert_int_equal(url.database, 3);
+    url_free_store(&url);
+    assert_null(url_read_store("REDISS://r", &url, error));
+    assert_true(url.kind == STORE_REDIS && url.tls);
+    url_free_store(&url);
+    assert_null(url_read_store("sqlite:/var/lib/a b?c#%41.db", &url, error));
+    assert_int_equal(url.kind, STORE_SQLITE);
+    same_text("path", url.path, "/var/lib/a b?c#%41.db");
+    url_free_store(&url);
+    static const char *const postgres[] = {
+        "postgresql://u:p@a:1,b:2/d?target_session_attrs=read-write", "postgres://h",
+        "postgresql:///d?host=/run"};
+    for (size_t i = 0; i < COUNT(postgres); i++) {
+        same_text(postgres[i], url_read_store(postgres[i], &url, error), NULL);
+        assert_int_equal(url.kind, STORE_POSTGRES);
+        same_text(postgres[i], url.postgres, postgres[i]);
+        url_free_store(&url);
+    }
+}
+
+#define FORMS                                                                                      \
+    "redis://HOST:PORT/DATABASE, redis+sentinel://HOST,HOST/MASTER/DATABASE, sqlite:/FILE, "       \
+    "postgresql://USER@HOST/DATABASE or memory:"
+#define POSTGRES                                                                                   \
+    "is not understood by libpq; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, and any "    \
+    "other than a letter or digit in these as %XX"
+#define NO_PATH "has no absolute path; write sqlite:/var/lib/onlyonce/onlyonce.db"
+#define NO_MASTER "does not name the master; write redis+sentinel://HOST,HOST/MASTER/DATABASE"
 
 static void test_store_urls_that_are_refused(void **state)
 {
     static const struct {
         const char *in, *want;
     } cases[] = {
-        {"redis:6379", "has no scheme that is known here; write redis://HOST:PORT/DATABASE or "
-                       "memory:"},
-        {"valkey://r", "has a scheme that is not known here, valkey://; write "
-                       "redis://HOST:PORT/DATABASE or memory:"},
-        {"rediss://:s3cret@r", "rediss://" LATER},
-        {"redis+sentinel://a,b/master/0", "redis+sentinel://" LATER},
-        {"sqlite:/var/lib/x", "sqlite:" LATER},
-        {"postgresql://u:s3cret@h/d", "postgresql://" LATER},
-        {"postgres://u:s3cret@h/d", "postgres://" LATER},
+        {"redis:6379", "has no scheme that is known here; write " FORMS},
+        {"valkey://r", "has a scheme that is not known here, valkey://; write " FORMS},
+        {"redis+sentinel://:s3cret@a,b", NO_MASTER},
+        {"redis+sentinel://a,b/", NO_MASTER},
+        {"redis+sentinel://a,,b/m", NO_HOST},
+        {"redis+sentinel://a,b,/m", NO_HOST},
+        {"redis+sentinel:///m", NO_HOST},
+        {"redis+sentinel://a:s3cret,b/m", NO_PORT},
+        {"redis+sentinel://a/m/x",
+         "has a database that is not a number; write redis://HOST:PORT/0"},
+        {"redis+sentinel://1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17/m",
+         "names more than 16 Sentinels; three will do"},
+        {"sqlite:", NO_PATH},
+        {"sqlite:onlyonce.db", NO_PATH},
+        {"sqlite:///var/lib/x", NO_PATH},
+        {"sqlite::memory:", "is SQLite's memory, which no second connection shares; write memory:"},
+        {"sqlite:/var/lib/",
+         "names a folder; write the name of a file in it, as sqlite:/var/lib/onlyonce/onlyonce.db"},
+        {"postgresql://u:s3cret%@h/d", POSTGRES},
+        {"postgresql://u:s3cret@[::1/d", POSTGRES},
+        {"postgresql://u@h/d?s3cret=1",
+         "has a parameter behind \"?\" that libpq does not know; its manual lists them under "
+         "Parameter Key Words"},
         {"memory", "is not understood; a store in memory is written memory:"},
         {"memory://", "is not understood; a store in memory is written memory:"},
         {"redis://r/x", "has a database that is not a number; write redis://HOST:PORT/0"},
@@ -236,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_broker_urls_that_are_refused),
         cmocka_unit_test(test_long_names),
         cmocka_unit_test(test_store_urls_that_are_read),
+        cmocka_unit_test(test_other_stores_urls_that_are_read),
         cmocka_unit_test(test_store_urls_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,261 @@
+/*
+ * Connecting to a PostgreSQL server: where to, as whom, and what kind of server it is.
+ */
+#include "postgres_link.h"
+
+#include <assert.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OLDEST_VERSION 120000
+#define KEYWORDS_MAX 64
+
+/* ---- Where it goes ---- */
+
+static const char *option(const struct postgres_link *l, const char *name)
+{
+    for (const PQconninfoOption *o = l->options; o->keyword; o++)
+        if (strcmp(o->keyword, name) == 0)
+            return o->val && *o->val ? o->val : NULL;
+    return NULL;
+}
+
+static size_t count_items(const char *list)
+{
+    size_t count = list ? 1 : 0;
+    for (const char *p = list; p && (p = strchr(p, ',')); p++)
+        count++;
+    return count;
+}
+
+static size_t count_hosts(const struct postgres_link *l)
+{
+    size_t hosts = count_items(option(l, "host"));
+    size_t addresses = count_items(option(l, "hostaddr"));
+    return hosts > addresses ? hosts : addresses;
+}
+
+/* The list, begun with its item number `first`. */
+static char *rotated(const char *list, size_t first)
+{
+    const char *at = list;
+    for (size_t i = 0; i < first; i++)
+        at = strchr(at, ',') + 1;
+    return at == list ? xstrdup(list) : xasprintf("%s,%.*s", at, (int)(at - list - 1), list);
+}
+
+static void set_address(struct postgres_link *l, const char *host, const char *port,
+                        const char *database)
+{
+    bool bare_ipv6 = host && !strchr(host, ',') && strchr(host, ':');
+    free(l->address);
+    l->address =
+        xasprintf(bare_ipv6 ? "[%s]%s%s/%s" : "%s%s%s/%s", host ? host : "the default host",
+                  port ? ":" : "", port ? port : "", database ? database : "");
+}
+
+void postgres_link_init(struct postgres_link *l, struct store *store,
+                        const struct store_config *config)
+{
+    l->store = store;
+    l->config = config;
+    l->options = PQconninfoParse(config->parsed.postgres, NULL);
+    assert(l->options); /* as url.c has seen to */
+    const char *host = option(l, "host");
+    set_address(l, host ? host : option(l, "hostaddr"), option(l, "port"), option(l, "dbname"));
+    store_set_description(store, "PostgreSQL at %s", l->address);
+}
+
+/* ---- Connecting ---- */
+
+struct keywords {
+    const char *names[KEYWORDS_MAX];
+    const char *values[KEYWORDS_MAX];
+    char *lists[3]; /* memory of some values */
+    int count;
+};
+
+/* libpq takes the last value of a name. */
+static void add(struct keywords *k, const char *name, const char *value)
+{
+    assert(k->count < KEYWORDS_MAX - 1);
+    k->names[k->count] = name;
+    k->values[k->count++] = value;
+}
+
+static void add_default(struct keywords *k, const struct postgres_link *l, const char *name,
+                        const char *value)
+{
+    if (!option(l, name))
+        add(k, name, value);
+}
+
+/* libpq would wait for a host that does not answer until our deadline is over, and never come to
+ * the next one. So each time that happens, the next attempt begins with another host. */
+static void add_hosts(struct keywords *k, const struct postgres_link *l)
+{
+    static const char *const names[] = {"host", "hostaddr", "port"};
+    size_t hosts = count_hosts(l);
+    for (size_t i = 0; hosts > 1 && i < 3; i++) {
+        const char *list = option(l, names[i]);
+        if (count_items(list) != hosts)
+            continue;
+        k->lists[i] = rotated(list, l->first_host % hosts);
+        add(k, names[i], k->lists[i]);
+    }
+}
+
+static PGconn *start(struct postgres_link *l)
+{
+    struct keywords k = {0};
+    char *name = xasprintf("onlyonce:%s", l->store->owner);
+    char patience[24];
+    snprintf(patience, sizeof patience, "%lld", (long long)l->config->timeout);
+    for (const PQconninfoOption *o = l->options; o->keyword; o++)
+        if (o->val && *o->val)
+            add(&k, o->keyword, o->val);
+    if (l->config->username)
+        add(&k, "user", l->config->username);
+    if (l->config->password)
+        add(&k, "password", l->config->password);
+    add_hosts(&k, l);
+    if (count_hosts(l) > 1)
+        add_default(&k, l, "target_session_attrs", "read-write");
+    add_default(&k, l, "application_name", name);
+    add_default(&k, l, "tcp_user_timeout", patience);
+    add(&k, "client_encoding", "UTF8");
+    PGconn *connection = PQconnectStartParams(k.names, k.values, 0);
+    for (size_t i = 0; i < 3; i++)
+        free(k.lists[i]);
+    free(name);
+    return connection;
+}
+
+static void be_silent(void *context, const PGresult *notice)
+{
+    (void)context;
+    (void)notice;
+}
+
+/* The server's SQLSTATE is to be had from the text alone: ": 28P01: ". */
+static bool says(const char *text, const char *state)
+{
+    size_t len = strlen(state);
+    for (const char *p = text; (p = strstr(p, state)); p++)
+        if (p > text && p[-1] == ' ' && p[len] && p[5] == ':' && p[6] == ' ')
+            return true;
+    return false;
+}
+
+/* A login, a database or a permission that will not be there the next time either. */
+static bool fail_connecting(struct postgres_link *l)
+{
+    static const char *const states[] = {"28000", "28P01", "3D000", "42501"};
+    const char *text = PQerrorMessage(l->connection);
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+        l->refused = l->refused || says(text, states[i]);
+    l->refused = l->refused || PQconnectionNeedsPassword(l->connection);
+    return postgres_fail_connection(l);
+}
+
+static bool await_connection(struct postgres_link *l)
+{
+    short met;
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+    while (next != PGRES_POLLING_OK) {
+        if (next == PGRES_POLLING_FAILED)
+            return fail_connecting(l);
+        if (!postgres_wait(l, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, &met)) {
+            l->first_host++;
+            return false;
+        }
+        next = PQconnectPoll(l->connection);
+    }
+    return true;
+}
+
+static bool dial(struct postgres_link *l)
+{
+    l->connection = start(l);
+    if (!l->connection)
+        return store_fail(l->store, "PostgreSQL at %s: out of memory", l->address);
+    if (PQstatus(l->connection) == CONNECTION_BAD)
+        return fail_connecting(l);
+    PQsetErrorVerbosity(l->connection, PQERRORS_VERBOSE); /* with SQLSTATEs */
+    PQsetNoticeReceiver(l->connection, be_silent, NULL);
+    if (!await_connection(l))
+        return false;
+    PQsetErrorVerbosity(l->connection, PQERRORS_DEFAULT);
+    set_address(l, PQhost(l->connection), PQport(l->connection), PQdb(l->connection));
+    return PQsetnonblocking(l->connection, 1) == 0 || postgres_fail_connection(l);
+}
+
+/* ---- Getting to know the server ---- */
+
+/*
+ * A transaction whose relay is gone must not hold locks for long. Its isolation has to be the one
+ * that the statements are written for. And their plans must not depend on statistics, which are
+ * wrong for tables that have just been made: by index, in the order of the keys, which also is the
+ * order of the locks.
+ */
+static bool set_up(struct postgres_link *l)
+{
+    long long patience = l->config->timeout + 100;
+    char *sql = xasprintf("SET statement_timeout = %lld; SET lock_timeout = %lld;"
+                          "SET idle_in_transaction_session_timeout = %lld;"
+                          "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5;"
+                          "SET tcp_keepalives_count = 3;"
+                          "SET default_transaction_isolation = 'read committed';"
+                          "SET plan_cache_mode = force_generic_plan; SET jit = off;"
+                          "SET enable_seqscan = off; SET enable_bitmapscan = off;"
+                          "SET enable_hashjoin = off; SET enable_mergejoin = off;"
+                          "SET enable_material = off",
+                          patience, patience, patience);
+    PGresult *result = postgres_script(l, sql);
+    PQclear(result);
+    free(sql);
+    return result != NULL;
+}
+
+static bool check_server(struct postgres_link *l)
+{
+    int version = PQserverVersion(l->connection);
+    const char *text = PQparameterStatus(l->connection, "server_version");
+    store_set_description(l->store, "PostgreSQL %.*s at %s, schema %s",
+                          (int)strcspn(text ? text : "", " "), text ? text : "", l->address,
+                          l->config->prefix);
+    if (version < OLDEST_VERSION)
+        return postgres_refuse(l, "the server is too old: its version is %s, and 12 is needed",
+                               text ? text : "unknown");
+    PGresult *result =
+        postgres_script(l, "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8,"
+                           " pg_is_in_recovery(), current_setting('transaction_read_only')::bool");
+    if (!result)
+        return false;
+    store_set_clock(l->store, postgres_number(result, 0, 0));
+    bool standby = *PQgetvalue(result, 0, 1) == 't';
+    bool read_only = *PQgetvalue(result, 0, 2) == 't';
+    PQclear(result);
+    if (standby)
+        return store_fail(l->store,
+                          "PostgreSQL at %s is a standby; give the address of the primary, or of "
+                          "all of them",
+                          l->address);
+    return !read_only || store_fail(l->store, "PostgreSQL at %s is read-only", l->address);
+}
+
+static bool quote_schema(struct postgres_link *l)
+{
+    const char *name = l->config->prefix;
+    l->schema = PQescapeIdentifier(l->connection, name, strlen(name));
+    return l->schema || postgres_fail_connection(l);
+}
+
+bool postgres_link_open(struct postgres_link *l)
+{
+    postgres_begin(l);
+    l->refused = false;
+    return dial(l) && quote_schema(l) && set_up(l) && check_server(l);
+}
