@@ -40,7 +40,7 @@ packages_install() {
 
 packages_for_build() {
   packages_install gcc make cmake pkg-config libc6-dev librabbitmq-dev libhiredis-dev libyaml-dev \
-    libcjson-dev libssl-dev libpq-dev libsqlite3-dev libcmocka-dev
+    libcjson-dev libssl-dev libpq-dev libsqlite3-dev libmicrohttpd-dev libcmocka-dev
 }
 
 packages_for_servers() {

@@ -447,13 +447,13 @@ static const struct case_of_fault faulty_fields[] = {
      "bindings, queue_type, declare, prefetch, buffer"},
     {"unknown, with a dot", NULL, NULL, ROUTE ", from.queue: x", "3: has an " KNOWN_ROUTE},
     {"unknown, maybe secret", BROKER ", \"amqp://u:s3cret@h\": x", NULL, NULL,
-     "1: has an unknown field; known here: urls, username, password, heartbeat"},
+     "1: has an unknown field; known here: urls, username, password, heartbeat, tls"},
     {"unknown, no text", BROKER ", [a]: x", NULL, NULL,
-     "1: has an unknown field; known here: urls, username, password, heartbeat"},
+     "1: has an unknown field; known here: urls, username, password, heartbeat, tls"},
     {"repeated", NULL, NULL, ROUTE ", name: b",
      "3: routes[0].name: is set twice, here and in line 3; leave one out"},
-    {"of later versions", BROKER ", tls: {ca: x}", NULL, NULL,
-     "1: broker.tls: is not supported by this version"},
+    {"no group", BROKER ", tls: true", NULL, NULL,
+     "1: broker.tls: must be a group of fields: ca, cert, key, verify"},
     {"missing", "heartbeat: 1s", "prefix: x", "scope: x",
      "1: broker.urls: is missing; write, for example, urls: "
      "[\"amqp://rabbitmq:5672/%2f\"]|2: stores[0].name: is missing; write, for example, name: "
@@ -523,8 +523,22 @@ static void test_faulty_fields(void **state)
 #define RESERVED(name) "\"" name "\" begins with \"amq.\", which is reserved; choose another name"
 
 static const struct case_of_fault contradictions[] = {
-    {"TLS", "urls: [\"amqps://h\"]", NULL, NULL,
-     "1: broker.urls[0]: is amqps://, which is not supported by this version; write amqp://"},
+    {"TLS's fields without it", BROKER ", tls: {ca: x}", NULL, NULL,
+     "1: broker.tls.ca: means something only to amqps://; leave it out"},
+    {"half a pair", "urls: [\"amqps://h\"], tls: {cert: x}", NULL, NULL,
+     "1: broker.tls.cert: is one half of a pair; set tls.cert and tls.key, or neither"},
+    {"a store's TLS without it", NULL, STORE ", tls: {verify: false}", NULL,
+     "2: stores[0].tls.verify: means something only to rediss: (PostgreSQL's TLS is parameters of "
+     "its URL: sslmode, sslrootcert); leave it out"},
+    {"half a store's pair", NULL, "name: a, url: \"rediss://h\", tls: {key: x}", NULL,
+     "2: stores[0].tls.key: is one half of a pair; set tls.cert and tls.key, or neither"},
+    {"replicas of a file", NULL, "name: a, url: \"sqlite:/x\", wait_replicas: 1", NULL,
+     "2: stores[0].wait_replicas: means something only to redis:; leave it out"},
+    {"a schema's long name", NULL,
+     "name: a, url: \"postgresql://h/d\", prefix: "
+     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+     NULL,
+     "2: stores[0].prefix: is the name of a schema in PostgreSQL, which has at most 63 bytes"},
     {"one URL of two", "urls: [\"amqp://h\", \"amqp://u:s3cret@h:x\"]", NULL, NULL,
      "1: broker.urls[1]: has a port that is not a number from 1 to 65535; or a username and "
      "password lack their \"@HOST\""},
@@ -788,7 +802,7 @@ static void test_documents(void **state)
         {"nothing", "", 0, "1: is empty; it needs at least broker, stores and routes"},
         {"comment", "# x\n", 0, "1: is empty; it needs at least broker, stores and routes"},
         {"text", "x\n", 0,
-         "1: must be a group of fields: broker, stores, completions, log, routes|" NO_SECTIONS},
+         "1: must be a group of fields: broker, stores, admin, completions, log, routes|" NO_SECTIONS},
         {"no fields", "{}\n", 0, NO_SECTIONS},
         {"empty lists", "broker: {urls: ['amqp://h']}\nstores: []\nroutes: []\n", 0,
          "2: stores: is an empty list; write at least one item|3: routes: is an empty list; write "
@@ -796,9 +810,19 @@ static void test_documents(void **state)
         {"no lists", "broker: {urls: ['amqp://h']}\nstores: {}\nroutes: x\n", 0,
          "2: stores: must be a list; begin each item with \"- name: ...\"|3: routes: must be a "
          "list; begin each item with \"- name: ...\""},
-        {"unsupported groups", "admin: {listen: x}\nlogs: {}\n", 0,
-         "1: admin: is not supported by this version|2: logs: unknown field; known here: broker, "
-         "stores, completions, log, routes|" NO_SECTIONS},
+        {"unknown groups", "admins: {listen: x}\nlogs: {}\n", 0,
+         "1: admins: unknown field; known here: broker, stores, admin, completions, log, routes|"
+         "2: logs: unknown field; known here: broker, stores, admin, completions, log, "
+         "routes|" NO_SECTIONS},
+        {"no port", "admin: {listen: localhost}\n", 0,
+         "1: admin.listen: has no port; write 127.0.0.1:8080|" NO_SECTIONS},
+        {"no address", "admin: {listen: ':80'}\n", 0,
+         "1: admin.listen: has no address; write 127.0.0.1:PORT, or 0.0.0.0:PORT for "
+         "all|" NO_SECTIONS},
+        {"a URL", "admin: {listen: 'http://h:80'}\n", 0,
+         "1: admin.listen: is no ADDRESS:PORT; write 127.0.0.1:8080|" NO_SECTIONS},
+        {"a token for nothing", "admin: {token: s3cret}\n", 0,
+         "1: admin.token: means nothing without admin.listen; set that, too|" NO_SECTIONS},
         {"NUL", "a: b\nc: \0d\n", 10, "2: contains a NUL byte; a configuration is UTF-8 text"},
         {"second document", "{}\n---\n{}\n", 0,
          "2: a second document begins here; a configuration is one document"},
@@ -915,8 +939,6 @@ static void same_values(const struct option *o, const void *a, const void *b)
 {
     const void *x = (const char *)a + o->offset;
     const void *y = (const char *)b + o->offset;
-    if (o->flags & OPTION_UNSUPPORTED)
-        return;
     switch (o->type) {
     case OPTION_BOOLEAN: assert_memory_equal(x, y, sizeof(bool)); break;
     case OPTION_WORD: assert_memory_equal(x, y, sizeof(int)); break;
@@ -988,7 +1010,6 @@ static void test_drift_is_noticed(void **state)
     buffer_add_u8(&missing, 0);
     assert_non_null(
         strstr((const char *)missing.data, "broker.heartbeat: \"heartbeat: 10s\" is missing\n"));
-    assert_null(strstr((const char *)missing.data, "admin"));
     buffer_free(&missing);
 }
 
