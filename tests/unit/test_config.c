@@ -802,7 +802,8 @@ static void test_documents(void **state)
         {"nothing", "", 0, "1: is empty; it needs at least broker, stores and routes"},
         {"comment", "# x\n", 0, "1: is empty; it needs at least broker, stores and routes"},
         {"text", "x\n", 0,
-         "1: must be a group of fields: broker, stores, admin, completions, log, routes|" NO_SECTIONS},
+         "1: must be a group of fields: broker, stores, admin, completions, log, "
+         "routes|" NO_SECTIONS},
         {"no fields", "{}\n", 0, NO_SECTIONS},
         {"empty lists", "broker: {urls: ['amqp://h']}\nstores: []\nroutes: []\n", 0,
          "2: stores: is an empty list; write at least one item|3: routes: is an empty list; write "
@@ -815,14 +816,14 @@ static void test_documents(void **state)
          "2: logs: unknown field; known here: broker, stores, admin, completions, log, "
          "routes|" NO_SECTIONS},
         {"no port", "admin: {listen: localhost}\n", 0,
-         "1: admin.listen: has no port; write 127.0.0.1:8080|" NO_SECTIONS},
+         NO_SECTIONS "|1: admin.listen: has no port; write 127.0.0.1:8080"},
         {"no address", "admin: {listen: ':80'}\n", 0,
          "1: admin.listen: has no address; write 127.0.0.1:PORT, or 0.0.0.0:PORT for "
          "all|" NO_SECTIONS},
         {"a URL", "admin: {listen: 'http://h:80'}\n", 0,
-         "1: admin.listen: is no ADDRESS:PORT; write 127.0.0.1:8080|" NO_SECTIONS},
+         NO_SECTIONS "|1: admin.listen: is no ADDRESS:PORT; write 127.0.0.1:8080"},
         {"a token for nothing", "admin: {token: s3cret}\n", 0,
-         "1: admin.token: means nothing without admin.listen; set that, too|" NO_SECTIONS},
+         NO_SECTIONS "|1: admin.token: means nothing without admin.listen; set that, too"},
         {"NUL", "a: b\nc: \0d\n", 10, "2: contains a NUL byte; a configuration is UTF-8 text"},
         {"second document", "{}\n---\n{}\n", 0,
          "2: a second document begins here; a configuration is one document"},
