@@ -818,8 +818,8 @@ static void test_documents(void **state)
         {"no port", "admin: {listen: localhost}\n", 0,
          NO_SECTIONS "|1: admin.listen: has no port; write 127.0.0.1:8080"},
         {"no address", "admin: {listen: ':80'}\n", 0,
-         "1: admin.listen: has no address; write 127.0.0.1:PORT, or 0.0.0.0:PORT for "
-         "all|" NO_SECTIONS},
+         NO_SECTIONS
+         "|1: admin.listen: has no address; write 127.0.0.1:PORT, or 0.0.0.0:PORT for all"},
         {"a URL", "admin: {listen: 'http://h:80'}\n", 0,
          NO_SECTIONS "|1: admin.listen: is no ADDRESS:PORT; write 127.0.0.1:8080"},
         {"a token for nothing", "admin: {token: s3cret}\n", 0,
