@@ -271,7 +271,7 @@ void admin_answer(struct admin_served *s, struct admin_request *r, struct admin_
     }
     if (!path->open && !may(s, r, handler == path->get, out))
         return;
-    if (r->body_too_large)
+    if (r->body_too_large && handler == path->post)
         admin_problem(out, 413, "a result has at most %d bytes", STORE_RESULT_MAX);
     else if (read_names(s, r, &captured, out))
         handler(s, r, out);

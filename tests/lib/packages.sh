@@ -48,5 +48,5 @@ packages_for_servers() {
 }
 
 packages_for_tests() {
-  packages_install clang clang-format clang-tidy shellcheck amqp-tools jq socat curl valgrind
+  packages_install clang clang-format clang-tidy shellcheck amqp-tools jq socat curl valgrind prometheus
 }
