@@ -1,6 +1,7 @@
 #include "config_check.h"
 
 #include "options.h"
+#include "tls.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -92,7 +93,7 @@ static void decide_login(struct check *c, size_t index, struct broker_url *url)
     }
 }
 
-/* A certificate of one's own comes with its key, and TLS fields with TLS. */
+/* A certificate of one's own comes with its key, TLS fields with TLS, and files can be used. */
 static void check_tls(struct check *c, struct path (*path_of)(size_t index, const char *field),
                       size_t index, const struct tls_config *tls, bool used, const char *use)
 {
@@ -104,6 +105,10 @@ static void check_tls(struct check *c, struct path (*path_of)(size_t index, cons
     if (used && !tls->cert != !tls->key)
         faults_add(c->faults, path_of(index, tls->cert ? "tls.cert" : "tls.key").text,
                    "is one half of a pair; set tls.cert and tls.key, or neither");
+    const char *field;
+    char error[TLS_ERROR_MAX];
+    if (used && !tls->cert == !tls->key && tls_check(tls, &field, error))
+        faults_add(c->faults, path_of(index, field).text, "%s", error);
 }
 
 static struct path broker_path(size_t index, const char *field)

@@ -71,8 +71,12 @@ static bool load_cert(SSL_CTX *ctx, const char *file, char error[TLS_ERROR_MAX])
         return false;
     if (SSL_CTX_use_certificate_chain_file(ctx, file) == 1)
         return true;
-    snprintf(error, TLS_ERROR_MAX, "%s holds no certificate in PEM that OpenSSL takes (%s)", file,
-             ERR_reason_error_string(ERR_peek_last_error()));
+    unsigned long why = ERR_peek_error();
+    if (ERR_GET_LIB(why) == ERR_LIB_PEM)
+        snprintf(error, TLS_ERROR_MAX, "%s holds no certificate in PEM", file);
+    else
+        snprintf(error, TLS_ERROR_MAX, "%s holds a certificate that cannot be used: %s", file,
+                 ERR_reason_error_string(why));
     return false;
 }
 
@@ -258,6 +262,12 @@ static int on_verified(int good, X509_STORE_CTX *x509)
 
 /* ---- Why it failed ---- */
 
+static void say_too_old(struct tls *t)
+{
+    t->refused = true;
+    snprintf(t->error, sizeof t->error, "it speaks no TLS 1.2 or newer");
+}
+
 /* What the server says of our side, most of it about certificates. */
 static void say_alert(struct tls *t, int alert)
 {
@@ -272,8 +282,10 @@ static void say_alert(struct tls *t, int alert)
     case SSL3_AD_CERTIFICATE_UNKNOWN:
     case TLS1_AD_UNKNOWN_CA:
     case TLS1_AD_ACCESS_DENIED:
-    case SSL3_AD_HANDSHAKE_FAILURE:
+    case SSL3_AD_HANDSHAKE_FAILURE: /* TLS 1.2 calls a missing certificate so, and other things */
     case TLS13_AD_CERTIFICATE_REQUIRED:
+        if (cert && alert == SSL3_AD_HANDSHAKE_FAILURE)
+            break;
         if (cert)
             snprintf(t->error, sizeof t->error, "it refuses our certificate tls.cert (%s): %s",
                      cert, text);
@@ -281,11 +293,11 @@ static void say_alert(struct tls *t, int alert)
             snprintf(t->error, sizeof t->error,
                      "it refuses us without a certificate (%s); set tls.cert and tls.key", text);
         return;
-    case TLS1_AD_PROTOCOL_VERSION:
-        snprintf(t->error, sizeof t->error, "it speaks no TLS 1.2 or newer");
-        return;
-    default: t->refused = false; snprintf(t->error, sizeof t->error, "it ended TLS: %s", text);
+    case TLS1_AD_PROTOCOL_VERSION: say_too_old(t); return;
+    default: break;
     }
+    t->refused = false;
+    snprintf(t->error, sizeof t->error, "it ended TLS: %s", text);
 }
 
 static void say_protocol(struct tls *t, unsigned long code)
@@ -299,9 +311,7 @@ static void say_protocol(struct tls *t, unsigned long code)
     case SSL_R_UNEXPECTED_EOF_WHILE_READING: return; /* no error: it hung up */
     case SSL_R_UNSUPPORTED_PROTOCOL:
     case SSL_R_VERSION_TOO_LOW:
-    case SSL_R_WRONG_SSL_VERSION:
-        snprintf(t->error, sizeof t->error, "it speaks no TLS 1.2 or newer");
-        return;
+    case SSL_R_WRONG_SSL_VERSION: say_too_old(t); return;
     case SSL_R_WRONG_VERSION_NUMBER:
     case SSL_R_HTTP_REQUEST:
     case SSL_R_PACKET_LENGTH_TOO_LONG:
@@ -316,6 +326,13 @@ static void say_protocol(struct tls *t, unsigned long code)
     snprintf(t->error, sizeof t->error, "TLS: %s", text ? text : "an unknown error");
 }
 
+static void say_errno(struct tls *t, int error)
+{
+    char text[128];
+    if (error)
+        snprintf(t->error, sizeof t->error, "%s", strerror_r(error, text, sizeof text));
+}
+
 const char *tls_explain(struct tls *t, int result)
 {
     int error = errno;
@@ -323,13 +340,10 @@ const char *tls_explain(struct tls *t, int result)
     if (kind == SSL_ERROR_NONE || kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE)
         return NULL;
     t->over = true;
-    char text[128];
-    if (*t->error || kind == SSL_ERROR_ZERO_RETURN)
-        return tls_error(t);
-    if (kind == SSL_ERROR_SSL)
+    if (kind == SSL_ERROR_SSL && !*t->error)
         say_protocol(t, ERR_peek_error());
-    else if (kind == SSL_ERROR_SYSCALL && error)
-        snprintf(t->error, sizeof t->error, "%s", strerror_r(error, text, sizeof text));
+    else if (kind == SSL_ERROR_SYSCALL && !*t->error)
+        say_errno(t, error);
     return tls_error(t);
 }
 
@@ -415,6 +429,22 @@ bool tls_send_wants_read(const struct tls *t)
     return t->send_wants == SSL_ERROR_WANT_READ;
 }
 
+/* The socket takes nothing any more. A server that hung up may have said why, still to be read: of
+ * a certificate that it refuses, it says so when we believe the handshake done. */
+static void hear_last_words(struct tls *t, int error)
+{
+    char byte;
+    size_t n;
+    ERR_clear_error();
+    errno = 0;
+    int result = SSL_read_ex(t->ssl, &byte, 1, &n);
+    if (result == 0 && SSL_get_error(t->ssl, result) == SSL_ERROR_SSL)
+        tls_explain(t, result);
+    if (!t->over)
+        say_errno(t, error);
+    t->over = true;
+}
+
 ssize_t tls_send(struct tls *t, const void *data, size_t len)
 {
     size_t done = 0;
@@ -428,7 +458,10 @@ ssize_t tls_send(struct tls *t, const void *data, size_t len)
             done += n;
             continue;
         }
-        tls_explain(t, result);
+        if (t->send_wants == SSL_ERROR_SYSCALL)
+            hear_last_words(t, errno);
+        else
+            tls_explain(t, result);
         break;
     }
     return done || !t->over ? (ssize_t)done : -1;

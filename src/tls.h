@@ -59,7 +59,7 @@ bool tls_send_wants_read(const struct tls *t);
 const char *tls_explain(struct tls *t, int result);
 /* NULL also if the server closed the connection. */
 const char *tls_error(const struct tls *t);
-/* Certificates are why it failed: trying again will hardly help. */
+/* Certificates, or the version of TLS, are why it failed: trying again will hardly help. */
 bool tls_refused(const struct tls *t);
 
 #endif

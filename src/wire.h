@@ -19,7 +19,7 @@
 struct wire {
     int fd;          /* -1: closed */
     struct tls *tls; /* NULL: none */
-    bool refused;    /* it failed for its certificates: trying again will hardly help */
+    bool refused;    /* see tls_refused() */
     char error[TLS_ERROR_MAX];
 };
 

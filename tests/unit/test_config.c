@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 
 #define COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
@@ -527,6 +529,12 @@ static const struct case_of_fault contradictions[] = {
      "1: broker.tls.ca: means something only to amqps://; leave it out"},
     {"half a pair", "urls: [\"amqps://h\"], tls: {cert: x}", NULL, NULL,
      "1: broker.tls.cert: is one half of a pair; set tls.cert and tls.key, or neither"},
+    {"a file that is not there", "urls: [\"amqps://h\"], tls: {ca: /no/such}", NULL, NULL,
+     "1: broker.tls.ca: /no/such cannot be read: No such file or directory"},
+    {"a certificate that is none", "urls: [\"amqps://h\"], tls: {cert: /dev/null, key: /dev/null}",
+     NULL, NULL, "1: broker.tls.cert: /dev/null holds no certificate in PEM"},
+    {"a store's file that is not there", NULL, "name: a, url: \"rediss://h\", tls: {ca: /no/such}",
+     NULL, "2: stores[0].tls.ca: /no/such cannot be read: No such file or directory"},
     {"a store's TLS without it", NULL, STORE ", tls: {verify: false}", NULL,
      "2: stores[0].tls.verify: means something only to rediss: (PostgreSQL's TLS is parameters of "
      "its URL: sslmode, sslrootcert); leave it out"},
@@ -971,6 +979,43 @@ static char *uncommented(const char *text)
     return (char *)out.data;
 }
 
+/* A certificate, signed by itself, and its key, in one file. */
+static void write_certificate(const char *path)
+{
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *cert = X509_new();
+    X509_gmtime_adj(X509_getm_notBefore(cert), 0);
+    X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
+    X509_set_pubkey(cert, key);
+    assert_true(X509_sign(cert, key, EVP_sha256()) > 0);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(PEM_write_X509(f, cert), 1);
+    assert_int_equal(PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL, NULL), 1);
+    assert_int_equal(fclose(f), 0);
+    EVP_PKEY_free(key);
+    X509_free(cert);
+}
+
+/* The files of certificates and keys that it names are not here, but another. */
+static char *with_certificates(const char *text)
+{
+    static const char *const names[] = {"ca.pem", "relay.pem", "relay.key"};
+    char *out = xstrdup(text);
+    write_certificate(secret_path);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char *name = xasprintf("/etc/onlyonce/%s", names[i]);
+        for (char *at; (at = strstr(out, name));) {
+            char *next =
+                xasprintf("%.*s%s%s", (int)(at - out), out, secret_path, at + strlen(name));
+            free(out);
+            out = next;
+        }
+        free(name);
+    }
+    return out;
+}
+
 static void test_example_shows_every_field_and_default(void **state)
 {
     (void)state;
@@ -979,10 +1024,11 @@ static void test_example_shows_every_field_and_default(void **state)
     options_missing_from(text, &missing);
     if (missing.len)
         fail_msg("config/onlyonce.yaml: %.*s", (int)missing.len, (const char *)missing.data);
-    char *full = uncommented(text);
+    char *bare = uncommented(text);
+    char *full = with_certificates(bare);
     struct config *a = load_good("config/onlyonce.yaml", span_of(text));
     struct config *b = load_good("config/onlyonce.yaml, uncommented", span_of(full));
-    assert_true(strlen(full) < strlen(text));
+    assert_true(strlen(bare) < strlen(text));
     for (size_t i = 0; i < options_count; i++) {
         const struct option *o = &options[i];
         if (strncmp(o->path, "broker", 6) == 0)
@@ -1000,6 +1046,7 @@ static void test_example_shows_every_field_and_default(void **state)
     config_free(a);
     config_free(b);
     free(full);
+    free(bare);
     free(text);
 }
 
