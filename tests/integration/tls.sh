@@ -88,7 +88,7 @@ cert_copy good server
 rig_redis_start --appendonly no
 rig_rabbit_tls "$CERTIFICATES/ours.pem" "$CERTIFICATES/server.pem" "$CERTIFICATES/server.key"
 rig_rabbit_start
-rig_rabbitctl -q add_user relay unused && rig_rabbitctl -q set_permissions relay '.*' '.*' '.*' ||
+{ rig_rabbitctl -q add_user relay unused && rig_rabbitctl -q set_permissions relay '.*' '.*' '.*'; } ||
   rig_die "the user relay is made"
 
 GUEST=guest:guest@

@@ -80,6 +80,8 @@ static void *serve(void *arg)
         shutdown(p->fd, SHUT_RDWR);
     else
         peer_say_all(p, &p->first);
+    if (p->hangs_up)
+        shutdown(p->fd, SHUT_WR);
     while (p->then.len && len < sizeof seen) {
         ssize_t n = recv(p->fd, seen + len, sizeof seen - len, 0);
         if (n <= 0)
