@@ -6,7 +6,7 @@ FROM debian:bookworm-slim AS build
 RUN apt-get update \
  && apt-get install -y --no-install-recommends \
       gcc make cmake pkg-config libc6-dev \
-      librabbitmq-dev libhiredis-dev libyaml-dev libcjson-dev libssl-dev \
+      librabbitmq-dev libhiredis-dev libyaml-dev libcjson-dev libmicrohttpd-dev libssl-dev \
       libpq-dev libsqlite3-dev \
  && rm -rf /var/lib/apt/lists/*
 WORKDIR /source
@@ -18,8 +18,7 @@ RUN cmake --install /build --prefix /installed --strip
 FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends \
-      librabbitmq4 libhiredis0.14 libyaml-0-2 libcjson1 libssl3 \
-      libpq5 libsqlite3-0 \
+      librabbitmq4 libhiredis0.14 libyaml-0-2 libcjson1 libmicrohttpd12 libssl3 libpq5 libsqlite3-0 \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin onlyonce \
  && install -d -o onlyonce -g onlyonce -m 750 /var/lib/onlyonce

@@ -2,7 +2,8 @@
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 pkg_check_modules(ONLYONCE_DEPENDENCIES REQUIRED IMPORTED_TARGET
-  librabbitmq>=0.11 hiredis>=0.14 libpq sqlite3>=3.37 yaml-0.1 libcjson libcrypto)
+  librabbitmq>=0.11 hiredis>=0.14 libpq sqlite3>=3.37 yaml-0.1 libcjson libmicrohttpd>=0.9.75 libssl
+  libcrypto)
 
 add_library(onlyonce_libraries INTERFACE)
 target_link_libraries(onlyonce_libraries INTERFACE

@@ -1,14 +1,14 @@
 /*
- * amqp - one connection to the broker, with one channel: dialled and logged in with rabbitmq-c,
- * then driven by frames that never block.
+ * amqp - one connection to the broker, with one channel, driven by frames that never block.
  *
- * link_open() connects, logs in with the capabilities that make the broker tell us things
- * and opens channel 1, all bounded by timeouts. Until link_start() the
- * connection is rabbitmq-c's, for its RPCs: declare, confirm.select, basic.qos. From link_start()
- * on this file reads and writes the socket itself, because the library's publish and acknowledge
- * have no send timeout, wait for ever for a silent peer (0.11), and break a connection at header
- * tables that they cannot decode. Methods are still encoded and decoded
- * by the library; headers and bodies are passed as bytes.
+ * link_open() connects, with TLS for amqps://, logs in with the capabilities that make the broker
+ * tell us things, and opens channel 1; link_rpc() asks something of it and waits for the answer.
+ * Both are bounded by timeouts. All else only reads what has come and writes what can go.
+ *
+ * rabbitmq-c encodes and decodes methods for us. Sockets and waiting are our own, since its publish
+ * and acknowledge have no send timeout, wait for ever for a silent peer (0.11), break a connection
+ * at header tables that they cannot decode, and keep TLS to themselves. Headers and bodies are
+ * passed as bytes.
  *
  * Output collects in a buffer and leaves with link_flush(), one send() for many frames. Heartbeats
  * go out of link_flush() and are watched by link_read().
@@ -44,20 +44,25 @@ struct link *link_new(const struct broker_config *broker, const char *purpose)
     __attribute__((returns_nonnull, warn_unused_result));
 void link_free(struct link *l);
 
-/* Tries the broker's URLs in turn, beginning behind the one that was tried last. */
-bool link_open(struct link *l, enum link_failure *failure) __attribute__((warn_unused_result));
+/* Tries the broker's URLs in turn, beginning behind the one that was tried last. False: it is down.
+ */
+bool link_open(struct link *l) __attribute__((warn_unused_result));
 
-/* rabbitmq-c's connection, for RPCs on channel 1 before link_start(). */
-amqp_connection_state_t link_library(struct link *l);
+struct link_rpc {
+    const char *doing; /* what it is for, to begin an error with */
+    amqp_method_number_t id;
+    void *method; /* the library's struct for `id` */
+    amqp_method_number_t reply;
+    unsigned spared[2]; /* see link_rpc() */
+};
 
-/* Takes the error of a failed RPC into link_error(), the link down; which kind it is. */
-enum link_failure link_rpc_failed(struct link *l, amqp_rpc_reply_t reply, const char *what);
-
-/* Reopens channel 1 after the broker closed it on an RPC (a passive declare that found nothing). */
-bool link_reopen_channel(struct link *l) __attribute__((warn_unused_result));
-
-/* The library's last read is done: from here on, frames. */
-bool link_start(struct link *l) __attribute__((warn_unused_result));
+/*
+ * Sends a method on channel 1 and waits for its reply. False: the link is down.
+ * Where the broker closes the channel instead, with a code that is one of `spared` and its last
+ * word, the channel is opened anew, and *refused is that code; else it is 0.
+ */
+bool link_rpc(struct link *l, const struct link_rpc *rpc, unsigned *refused)
+    __attribute__((warn_unused_result));
 
 bool link_is_up(const struct link *l);
 const char *link_error(const struct link *l);
@@ -103,7 +108,10 @@ int64_t link_deadline(const struct link *l);
  * as text. */
 int link_broker_version(const struct link *l);
 const char *link_describe(const struct link *l); /* "RabbitMQ 3.10.8 at rabbitmq:5672" */
-const char *link_user(const struct link *l);     /* whom it logged in as */
+/* Whom it logged in as; NULL: whomever the broker takes our certificate for. And the same for
+ * errors: "user 'guest'". */
+const char *link_user(const struct link *l);
+const char *link_whom(const struct link *l);
 
 /* The library's byte strings and ours. The library never writes to what it is given, but does not
  * say so. */

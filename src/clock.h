@@ -10,6 +10,9 @@
  * (CLOCK_BOOTTIME): a session's life is measured with it. */
 int64_t clock_now(void);
 
+/* The same clock, in microseconds: for what takes less than its milliseconds can show. */
+int64_t clock_micros(void);
+
 /* Milliseconds since 1970-01-01 UTC. May be wrong, and may jump. */
 int64_t clock_wall(void);
 

@@ -16,6 +16,7 @@ enum exit_code {
 
 int command_run(int argc, char **argv);
 int command_check(int argc, char **argv);
+int command_health(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_complete(int argc, char **argv);

@@ -70,12 +70,11 @@ struct thing {
 /* `whose`: "route NAME", or "completions". */
 static bool check_thing(struct link *l, const char *whose, const struct thing *t)
 {
-    enum link_failure failure;
     bool exists;
     const char *kind = t->is_queue ? "queue" : "exchange";
     if (!t->name)
         return true;
-    if (!topology_look(l, t->is_queue, t->name, &exists, &failure)) {
+    if (!topology_look(l, t->is_queue, t->name, &exists)) {
         printf("%s: FAILED: %s\n", whose, link_error(l));
         return false;
     }
@@ -91,12 +90,11 @@ static bool check_thing(struct link *l, const char *whose, const struct thing *t
 static bool check_things(const struct config *config, const char *whose, const struct thing *things,
                          size_t count)
 {
-    enum link_failure failure;
     char *purpose = xasprintf("onlyonce check %s", whose);
     struct link *l = link_new(&config->broker, purpose);
-    bool ok = link_open(l, &failure);
+    bool ok = link_open(l);
     if (ok)
-        printf("%s: %s, as user %s\n", whose, link_describe(l), link_user(l));
+        printf("%s: %s, as %s\n", whose, link_describe(l), link_whom(l));
     else
         printf("%s: FAILED: %s\n", whose, link_error(l));
     for (size_t i = 0; link_is_up(l) && i < count; i++)

@@ -14,26 +14,13 @@
 
 static int print_status(const struct command_store *s, const char *key)
 {
-    struct record record;
-    int64_t ttl;
-    bool foreign;
-    if (!store_get(s->store, span_of(key), &record, &ttl, &foreign))
-        return command_store_failed(s);
-    if (foreign)
-        return command_report_failed(s, key, REPORT_FOREIGN);
-    struct buffer result = {0};
-    if (record.now.has_result && !store_get_result(s->store, span_of(key), &result)) {
-        buffer_free(&result);
-        return command_store_failed(s);
-    }
-    bool kept = result.len > 0;
-    buffer_add_u8(&result, '\0');
-    char *json =
-        record_json(&record, s->route->name, key, ttl, kept ? (const char *)result.data : NULL);
+    char *json;
+    enum report_answer answer = report_status(s->store, s->route->name, key, &json);
+    if (!json)
+        return command_report_failed(s, key, answer);
     puts(json);
     free(json);
-    buffer_free(&result);
-    return record.now.state == RECORD_NONE ? EXIT_NOT : EXIT_OK;
+    return answer == REPORT_DONE ? EXIT_OK : EXIT_NOT;
 }
 
 int command_status(int argc, char **argv)

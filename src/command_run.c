@@ -3,6 +3,7 @@
  */
 #include "command.h"
 
+#include "admin.h"
 #include "clock.h"
 #include "completions.h"
 #include "key_watch.h"
@@ -28,6 +29,8 @@ struct daemon {
     struct worker **workers;
     size_t worker_count;
     struct completions *completions;
+    struct report_stats report_stats;
+    struct admin *admin;       /* NULL: HTTP is off */
     struct route_stats *stats; /* of each route */
     struct key_watch *watches; /* likewise */
     int64_t next_watch;        /* clock_now() */
@@ -62,7 +65,7 @@ static bool start_completions(struct daemon *d)
 {
     if (!d->config->completions.queue)
         return true;
-    struct completions *c = completions_new(d->config);
+    struct completions *c = completions_new(d->config, &d->report_stats);
     if (!completions_start(c, worker_ended, d)) {
         LOG_ERROR("cannot start a thread", "why", strerror(errno), NULL);
         completions_free(c);
@@ -70,6 +73,24 @@ static bool start_completions(struct daemon *d)
     }
     d->completions = c;
     return true;
+}
+
+/* HTTP comes before the workers, so that an address that cannot be had ends the program at once. */
+static bool start_admin(struct daemon *d)
+{
+    const struct admin_config *config = &d->config->admin;
+    char error[ADMIN_ERROR_MAX];
+    if (!config->listen)
+        return true;
+    d->admin = admin_start(d->config, d->stats,
+                           d->config->completions.queue ? &d->report_stats : NULL, error);
+    if (d->admin)
+        LOG_INFO("HTTP is served", "listen", config->listen, "token", config->token ? "yes" : "no",
+                 NULL);
+    else
+        LOG_ERROR("cannot serve HTTP at admin.listen", "listen", config->listen, "why", error,
+                  NULL);
+    return d->admin;
 }
 
 static bool start_workers(struct daemon *d)
@@ -91,6 +112,7 @@ static bool start_workers(struct daemon *d)
 
 static void stop_workers(struct daemon *d)
 {
+    admin_stopping(d->admin);
     for (size_t i = 0; i < d->worker_count; i++)
         worker_ask_to_stop(d->workers[i]);
     if (d->completions)
@@ -196,8 +218,11 @@ static void wait_for_end(struct daemon *d, int signal_fd)
         struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                                 {.fd = d->ended_fd, .events = POLLIN}};
         int64_t wait = d->next_watch - clock_now();
+        if (d->admin && wait > ADMIN_WATCH_MS)
+            wait = ADMIN_WATCH_MS;
         (void)poll(fds, 2, wait > 0 ? (int)wait : 0);
         watch_keys(d);
+        admin_watch(d->admin);
         struct signalfd_siginfo signal_info;
         if (read(signal_fd, &signal_info, sizeof signal_info) == (ssize_t)sizeof signal_info &&
             take_signal(d, (int)signal_info.ssi_signo)) {
@@ -255,22 +280,26 @@ static int run(const struct config *config)
                        .watches = xcalloc(config->route_count, sizeof(struct key_watch)),
                        .next_watch = clock_now() + KEY_WATCH_MS,
                        .ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+    vitals_init(&d.report_stats.vitals);
     for (size_t i = 0; i < config->route_count; i++)
-        stats_init(&d.stats[i]);
+        stats_init(&d.stats[i], (size_t)config->routes[i].workers);
     int signal_fd = open_signals();
     bool ok = signal_fd >= 0 && d.ended_fd >= 0;
     if (!ok)
         LOG_ERROR("cannot open a descriptor", "why", strerror(errno), NULL);
     say_start(config);
+    ok = ok && start_admin(&d);
     if (ok && !start_workers(&d)) {
         ok = false;
         stop_workers(&d);
     }
     wait_for_end(&d, signal_fd);
+    admin_stop(d.admin); /* It looks at what the workers show. */
     ok = end_workers(&d) && ok;
     say_counts(&d, LOG_LEVEL_INFO, "route ends");
     for (size_t i = 0; i < config->route_count; i++)
         stats_free(&d.stats[i]);
+    vitals_free(&d.report_stats.vitals);
     free(d.workers);
     free(d.stats);
     free(d.watches);

@@ -67,18 +67,12 @@ int command_report_failed(const struct command_store *s, const char *key, enum r
     switch (answer) {
     case REPORT_DONE:
     case REPORT_ALREADY: return EXIT_OK;
-    case REPORT_NOT_FOUND: command_error("key %s is not on record", key); break;
-    case REPORT_PENDING:
-        command_error("key %s is pending: a relay is at it, or will be; wait, or use --force and "
-                      "risk a second copy",
-                      key);
-        break;
+    case REPORT_NOT_FOUND:
     case REPORT_FOREIGN:
-        command_error("what is stored under key %s is not onlyonce's; look at it with the store's "
-                      "own tools",
-                      key);
+    case REPORT_BUSY: command_error("key %s %s", key, report_answer_text(answer)); break;
+    case REPORT_PENDING:
+        command_error("key %s %s (--force)", key, report_answer_text(answer));
         break;
-    case REPORT_BUSY: command_error("key %s changes too fast, try again", key); break;
     case REPORT_UNREACHABLE: return command_store_failed(s);
     }
     return EXIT_NOT;

@@ -22,6 +22,7 @@
 #define APPLY_MS 100          /* then the connections have their turn: heartbeats are due */
 #define RETRY_MS 1000         /* before a report that was refused is tried again */
 #define HOLD_LIMIT_MS 600000  /* then all that is held goes back to the broker, once */
+#define TURN_EVERY_MS 10000   /* at least, so that it shows that it turns */
 #define STOP_PATIENCE_MS 8000 /* for confirms, once it is asked to stop */
 #define CLOSE_PATIENCE_MS 500 /* for the broker's answer to a close */
 
@@ -42,9 +43,7 @@ struct completions {
     struct message_list sent;    /* published, not confirmed */
     size_t bytes;                /* of all of them */
 
-    uint64_t completed;
-    uint64_t released;
-    uint64_t parked;
+    struct report_stats *stats;
 
     bool stopping;
     int64_t stop_by;
@@ -71,9 +70,10 @@ static void describe_queues(struct completions *c, const struct completions_conf
     c->queues.to.unconfirmed = UNCONFIRMED;
 }
 
-struct completions *completions_new(const struct config *config)
+struct completions *completions_new(const struct config *config, struct report_stats *stats)
 {
     struct completions *c = xcalloc(1, sizeof *c);
+    c->stats = stats;
     describe_queues(c, &config->completions);
     c->source = source_new(config, &c->queues);
     c->sink = sink_new(config, &c->queues);
@@ -150,6 +150,7 @@ static void lose_source(struct completions *c)
 static void source_is_down(struct completions *c, bool permanent)
 {
     const char *why = source_error(c->source);
+    vitals_say(&c->stats->vitals, LINK_SOURCE, why);
     if (outage_begins(&c->source_outage, &c->random, why, permanent && !c->stopping))
         c->failed = true;
     source_close(c->source, 0);
@@ -159,6 +160,7 @@ static void source_is_down(struct completions *c, bool permanent)
 /* What has no confirm is parked again: twice in the parking queue is better than not at all. */
 static void sink_is_down(struct completions *c, const char *why, bool permanent)
 {
+    vitals_say(&c->stats->vitals, LINK_SINK, why);
     if (outage_begins(&c->sink_outage, &c->random, why, permanent && !c->stopping))
         c->failed = true;
     sink_close(c->sink, 0);
@@ -182,6 +184,7 @@ static void keep_sink(struct completions *c, int64_t now)
     if (c->sink_open || c->stopping || !outage_is_due(&c->sink_outage, now))
         return;
     c->sink_open = sink_open(c->sink, &permanent);
+    vitals_turn(&c->stats->vitals, clock_now());
     if (c->sink_open)
         outage_ends(&c->sink_outage, sink_describe(c->sink));
     else
@@ -202,6 +205,7 @@ static void keep_source(struct completions *c, int64_t now)
     if (c->source_open || !may_consume(c) || !outage_is_due(&c->source_outage, now))
         return;
     c->source_open = source_open(c->source, &permanent);
+    vitals_turn(&c->stats->vitals, clock_now());
     if (c->source_open)
         outage_ends(&c->source_outage, source_describe(c->source));
     else
@@ -241,8 +245,7 @@ static void apply(struct completions *c, struct message *m)
     int64_t next_try;
     switch (report_stores_apply(c->stores, &report, &next_try)) {
     case REPORT_DONE:
-        c->completed += report.release ? 0 : 1;
-        c->released += report.release ? 1 : 0;
+        stats_count(report.release ? &c->stats->released : &c->stats->completed);
         settle(c, &c->held, m);
         break;
     case REPORT_ALREADY: settle(c, &c->held, m); break;
@@ -262,8 +265,10 @@ static bool apply_all(struct completions *c, int64_t now)
         struct message *next = TAILQ_NEXT(m, link);
         if (clock_now() - now > APPLY_MS)
             return true;
-        if (m->due <= now)
+        if (m->due <= now) {
             apply(c, m);
+            vitals_turn(&c->stats->vitals, clock_now());
+        }
         m = next;
     }
     return false;
@@ -307,7 +312,7 @@ static void take_confirms(struct completions *c, int64_t now)
     bool returned = false;
     while (c->sink_open && (m = sink_next(c->sink, &answer))) {
         if (answer == SINK_CONFIRMED) {
-            c->parked++;
+            stats_count(&c->stats->parked);
             LOG_INFO("report parked", "queue", c->queues.from.queue, "reason",
                      park_reason_text(m->copy.reason), NULL);
             settle(c, &c->sent, m);
@@ -339,7 +344,8 @@ static void begin_to_stop(struct completions *c, int64_t now)
 static void finish(struct completions *c)
 {
     char counts[3][24];
-    const uint64_t numbers[3] = {c->completed, c->released, c->parked};
+    const uint64_t numbers[3] = {atomic_load(&c->stats->completed),
+                                 atomic_load(&c->stats->released), atomic_load(&c->stats->parked)};
     source_close(c->source, c->source_open ? CLOSE_PATIENCE_MS : 0);
     sink_close(c->sink, c->sink_open ? CLOSE_PATIENCE_MS : 0);
     report_stores_close(c->stores);
@@ -400,6 +406,15 @@ static int64_t sleep_ms(const struct completions *c)
     return next > now ? next - now : 0;
 }
 
+/* As a worker does: see vitals.h. */
+static void show(struct completions *c)
+{
+    struct vitals *v = &c->stats->vitals;
+    atomic_store_explicit(&v->up[LINK_SINK], c->sink_open, memory_order_relaxed);
+    atomic_store_explicit(&v->up[LINK_SOURCE], c->source_open, memory_order_relaxed);
+    vitals_turn(v, c->done ? 0 : clock_now());
+}
+
 /* How long it may sleep. */
 static int64_t turn(struct completions *c)
 {
@@ -440,7 +455,7 @@ static void wait_for_io(struct completions *c, int64_t ms)
         fds[2].fd = sink_fd(c->sink);
         fds[2].events = sink_events(c->sink);
     }
-    (void)poll(fds, 3, ms > INT32_MAX ? INT32_MAX : (int)ms);
+    (void)poll(fds, 3, ms > TURN_EVERY_MS ? TURN_EVERY_MS : (int)ms);
     uint64_t asked;
     ssize_t taken = read(c->wake_fd, &asked, sizeof asked); /* Else it would stay readable. */
     (void)taken;
@@ -451,6 +466,7 @@ static void *run(void *arg)
     struct completions *c = arg;
     for (;;) {
         int64_t wait = turn(c);
+        show(c);
         if (c->done)
             break;
         wait_for_io(c, wait);
@@ -463,8 +479,12 @@ bool completions_start(struct completions *c, void (*on_exit)(void *), void *con
 {
     c->on_exit = on_exit;
     c->context = context;
+    vitals_turn(&c->stats->vitals, clock_now());
     c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return c->wake_fd >= 0 && pthread_create(&c->thread, NULL, run, c) == 0;
+    if (c->wake_fd < 0 || pthread_create(&c->thread, NULL, run, c) != 0)
+        return false;
+    pthread_setname_np(c->thread, "reports");
+    return true;
 }
 
 void completions_ask_to_stop(struct completions *c)

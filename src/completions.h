@@ -11,13 +11,14 @@
 #define ONLYONCE_COMPLETIONS_H
 
 #include "config.h"
+#include "stats.h"
 
 #include <stdbool.h>
 
 struct completions;
 
-/* Of a configuration that has completions.queue. */
-struct completions *completions_new(const struct config *config)
+/* Of a configuration that has completions.queue. `stats` is the caller's, and outlives it. */
+struct completions *completions_new(const struct config *config, struct report_stats *stats)
     __attribute__((returns_nonnull, warn_unused_result));
 void completions_free(struct completions *c); /* NULL is fine */
 

@@ -78,6 +78,8 @@ static void *section_at(struct config *config, const char *pattern, size_t index
 {
     if (strcmp(pattern, "broker") == 0)
         return &config->broker;
+    if (strcmp(pattern, "admin") == 0)
+        return &config->admin;
     if (strcmp(pattern, "log") == 0)
         return &config->log;
     if (strcmp(pattern, "completions") == 0)
@@ -136,9 +138,7 @@ static void load_field(struct loading *l, const struct node *field, const char *
                        const char *pattern, const char *group, void *section)
 {
     const struct option *o = options_find(pattern);
-    if (o && o->flags & OPTION_UNSUPPORTED)
-        faults_add_at(&l->faults, field->name_line, path, "is not supported by this version");
-    else if (o && o->flags & OPTION_LIST)
+    if (o && o->flags & OPTION_LIST)
         load_list(l, field, path, o, section);
     else if (o)
         load_text(l, field, path, o, section);
@@ -199,7 +199,7 @@ static void complete_section(struct loading *l, const char *pattern, const char 
 {
     size_t len = strlen(pattern);
     for (const struct option *o = options; o < options + options_count; o++) {
-        if (strncmp(o->path, pattern, len) != 0 || o->flags & OPTION_UNSUPPORTED)
+        if (strncmp(o->path, pattern, len) != 0)
             continue;
         char *field = xasprintf("%s%s", path, o->path + len);
         if (node_find(l->faults.root, field, NULL)) {
@@ -232,6 +232,7 @@ static void complete_sections(struct loading *l)
 {
     struct config *config = l->config;
     complete_section(l, "broker.", "broker.", &config->broker);
+    complete_section(l, "admin.", "admin.", &config->admin);
     complete_section(l, "log.", "log.", &config->log);
     complete_section(l, "completions.", "completions.", &config->completions);
     for (size_t i = 0; i < config->store_count; i++) {
@@ -298,6 +299,8 @@ void config_free(struct config *config)
         url_free_broker(&config->broker.parsed[i]);
     free(config->broker.parsed);
     free_section("broker.", &config->broker);
+    free(config->admin.at.host);
+    free_section("admin.", &config->admin);
     free_section("log.", &config->log);
     free_section("completions.", &config->completions);
     for (size_t i = 0; i < config->store_count; i++) {

@@ -44,20 +44,21 @@ struct strings {
     size_t count;
 };
 
-struct broker_config {
-    struct strings urls;
-    struct broker_url *parsed; /* urls.count of them, username and password already decided */
-    char *username;
-    char *password;
-    int64_t heartbeat;
-};
-
 /* Files of certificates and keys, in PEM. */
 struct tls_config {
     char *ca;   /* NULL: the certificate authorities that the system trusts */
     char *cert; /* NULL: none is shown; set with key, and only with it */
     char *key;
     bool verify;
+};
+
+struct broker_config {
+    struct strings urls;
+    struct broker_url *parsed; /* urls.count of them, username and password already decided */
+    char *username;
+    char *password;
+    int64_t heartbeat;
+    struct tls_config tls; /* amqps:// */
 };
 
 /* What SQLite waits for before a transaction counts. */
@@ -79,6 +80,13 @@ struct store_config {
     } sentinel;                   /* how to log in to Sentinels */
     int64_t wait_replicas;        /* Redis */
     enum synchronous synchronous; /* SQLite */
+};
+
+/* HTTP. */
+struct admin_config {
+    char *listen;        /* NULL: nowhere */
+    char *token;         /* NULL: none */
+    struct host_port at; /* listen, parsed */
 };
 
 struct log_config {
@@ -150,6 +158,7 @@ struct config {
     struct store_config *stores;
     size_t store_count;
     struct completions_config completions;
+    struct admin_config admin;
     struct log_config log;
     struct route_config *routes;
     size_t route_count;

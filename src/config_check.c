@@ -2,6 +2,7 @@
 
 #include "config_inside.h"
 #include "redis_tls.h"
+#include "tls.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -44,15 +45,43 @@ static void decide_login(struct check *c, size_t index, struct broker_url *url)
     }
     if (url->password && !url->username && !is_set(c, user) && index == 0)
         faults_add(c->faults, password.text, "has no username; set broker.username");
-    if (!url->username && !url->password) {
+    bool external = url->tls && b->tls.cert; /* the certificate says who it is */
+    if (!url->username && !url->password && !external) {
         url->username = xstrdup("guest");
         url->password = xstrdup("guest");
     }
 }
 
+/* A certificate of one's own comes with its key, TLS fields with TLS, and files can be used. */
+static void check_tls(struct check *c, struct path (*path_of)(size_t index, const char *field),
+                      size_t index, const struct tls_config *tls, bool used, const char *use)
+{
+    static const char *const fields[] = {"tls.ca", "tls.cert", "tls.key", "tls.verify"};
+    for (size_t i = 0; !used && i < sizeof fields / sizeof fields[0]; i++)
+        if (is_set(c, path_of(index, fields[i])))
+            faults_add(c->faults, path_of(index, fields[i]).text,
+                       "means something only to %s; leave it out", use);
+    if (used && !tls->cert != !tls->key)
+        faults_add(c->faults, path_of(index, tls->cert ? "tls.cert" : "tls.key").text,
+                   "is one half of a pair; set tls.cert and tls.key, or neither");
+    const char *field;
+    char error[TLS_ERROR_MAX];
+    if (used && !tls->cert == !tls->key && tls_check(tls, &field, error))
+        faults_add(c->faults, path_of(index, field).text, "%s", error);
+}
+
+static struct path broker_path(size_t index, const char *field)
+{
+    (void)index;
+    struct path p;
+    snprintf(p.text, sizeof p.text, "broker.%s", field);
+    return p;
+}
+
 static void check_broker(struct check *c)
 {
     struct broker_config *b = &c->config->broker;
+    bool tls = false;
     b->parsed = xcalloc(b->urls.count, sizeof *b->parsed);
     for (size_t i = 0; i < b->urls.count; i++) {
         struct path path = path_to("broker.urls", i, "");
@@ -60,13 +89,35 @@ static void check_broker(struct check *c)
         if (!b->urls.items[i])
             continue;
         const char *bad = url_read_broker(b->urls.items[i], &b->parsed[i], error);
-        if (!bad && b->parsed[i].tls)
-            bad = "is amqps://, which is not supported by this version; write amqp://";
         if (bad)
             faults_add(c->faults, path.text, "%s", bad);
         else
             decide_login(c, i, &b->parsed[i]);
+        tls = tls || b->parsed[i].tls;
     }
+    check_tls(c, broker_path, 0, &b->tls, tls, "amqps://");
+}
+
+static bool is_loopback(const char *host)
+{
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
+           strcmp(host, "localhost") == 0;
+}
+
+static void check_admin(struct check *c)
+{
+    struct admin_config *a = &c->config->admin;
+    const struct path listen = {"admin.listen"};
+    const struct path token = {"admin.token"};
+    if (!a->listen && !is_set(c, listen) && is_set(c, token))
+        faults_add(c->faults, token.text, "means nothing without admin.listen; set that, too");
+    const char *bad = a->listen ? url_read_listen(a->listen, &a->at) : NULL;
+    if (bad)
+        faults_add(c->faults, listen.text, "%s", bad);
+    else if (a->listen && !a->token && !is_set(c, token) && !is_loopback(a->at.host))
+        warn(c, faults_line(c->faults, listen.text,
+                            "no admin.token is set, and this is not a loopback address: only "
+                            "/healthz, /readyz and /metrics are served"));
 }
 
 static void check_redis(struct check *c, size_t index, struct store_config *s)
@@ -114,10 +165,6 @@ static void check_meaning(struct check *c, size_t index, const struct store_conf
     } fields[] = {
         {"username", login, "redis: and postgresql:"},
         {"password", login, "redis: and postgresql:"},
-        {"tls.ca", url->tls, "rediss: (PostgreSQL's is a parameter of its URL: sslrootcert)"},
-        {"tls.cert", url->tls, "rediss: (PostgreSQL's is a parameter of its URL: sslcert)"},
-        {"tls.key", url->tls, "rediss: (PostgreSQL's is a parameter of its URL: sslkey)"},
-        {"tls.verify", url->tls, "rediss: (PostgreSQL's is a parameter of its URL: sslmode)"},
         {"sentinel.username", sentinel, "redis+sentinel:"},
         {"sentinel.password", sentinel, "redis+sentinel:"},
         {"wait_replicas", redis, "redis:"},
@@ -129,9 +176,8 @@ static void check_meaning(struct check *c, size_t index, const struct store_conf
             faults_add(c->faults, path.text, "means something only to %s; leave it out",
                        fields[i].to);
     }
-    if (url->tls && !s->tls.cert != !s->tls.key)
-        faults_add(c->faults, store_path(index, s->tls.cert ? "tls.cert" : "tls.key").text,
-                   "is one half of a pair; set tls.cert and tls.key, or neither");
+    check_tls(c, store_path, index, &s->tls, url->tls,
+              "rediss: (PostgreSQL's TLS is parameters of its URL: sslmode, sslrootcert)");
 }
 
 static void check_store_kind(struct check *c, size_t index, struct store_config *s)
@@ -289,6 +335,7 @@ void config_check(struct config *config, struct faults *faults)
 {
     struct check c = {.config = config, .faults = faults};
     check_broker(&c);
+    check_admin(&c);
     for (size_t i = 0; i < config->store_count && !faults_full(faults); i++)
         check_store(&c, i);
     for (size_t i = 0; i < config->route_count && !faults_full(faults); i++)

@@ -190,7 +190,7 @@ static enum copy_result try_write(const struct message *m, const struct copy *co
     if (!properties_read(m->properties, &p))
         return COPY_UNREADABLE;
     p.present[PROPERTY_HEADERS] = true;
-    p.present[PROPERTY_USER_ID] &= span_is(p.value[PROPERTY_USER_ID], own_user);
+    p.present[PROPERTY_USER_ID] &= own_user && span_is(p.value[PROPERTY_USER_ID], own_user);
     if (copy->target == TARGET_REPLY)
         p = properties_of_reply(&p);
 

@@ -76,8 +76,9 @@ struct span copy_body(const struct message *m, const struct copy *copy);
 /*
  * Appends to *out the payload of the copy's content header frame: class, weight, body size,
  * property flags and list (AMQP 0-9-1, 4.2.6.1), at most `max` bytes. `route` is the route's name,
- * `own_user` the relay's user on the broker. On COPY_TOO_LARGE and COPY_UNREADABLE *out is as it
- * was. The same message, copy and arguments give the same bytes: returns are matched by them.
+ * `own_user` the relay's user on the broker (NULL: not known, so no user_id stays). On
+ * COPY_TOO_LARGE and COPY_UNREADABLE *out is as it was. The same message, copy and arguments give
+ * the same bytes: returns are matched by them.
  */
 enum copy_result copy_write(const struct message *m, const struct copy *copy, const char *route,
                             const char *own_user, size_t max, struct buffer *out)

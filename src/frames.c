@@ -1,8 +1,6 @@
 #include "frames.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <sys/socket.h>
 
 #define HEAD 7 /* type, channel, size */
 #define END 1
@@ -34,6 +32,11 @@ void frames_reset(struct frames *f, size_t max)
 size_t frames_room(const struct frames *f)
 {
     return f->max - HEAD - END;
+}
+
+void frames_put_greeting(struct frames *f)
+{
+    buffer_add(&f->out, "AMQP\0\0\x09\x01", 8);
 }
 
 void frames_put(struct frames *f, uint8_t type, uint16_t channel, struct span payload)
@@ -72,13 +75,11 @@ static void forget_sent(struct frames *f, size_t sent)
         buffer_free(&f->out);
 }
 
-ssize_t frames_send(struct frames *f, int fd)
+ssize_t frames_send(struct frames *f, struct wire *w)
 {
-    ssize_t n = send(fd, f->out.data + f->out_done, frames_unsent(f), MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t n = wire_send(w, f->out.data + f->out_done, frames_unsent(f));
     if (n > 0)
         forget_sent(f, (size_t)n);
-    else if (n < 0)
-        n = errno == EAGAIN || errno == EINTR ? 0 : -errno;
     return n;
 }
 
@@ -87,19 +88,22 @@ bool frames_hungry(const struct frames *f)
     return f->in.len - f->in_done < FRAMES_READ_AT_ONCE;
 }
 
-ssize_t frames_receive(struct frames *f, int fd)
+ssize_t frames_receive(struct frames *f, struct wire *w)
 {
     buffer_drop(&f->in, f->in_done);
     f->in_done = 0;
-    ssize_t n =
-        recv(fd, buffer_reserve(&f->in, FRAMES_READ_AT_ONCE), FRAMES_READ_AT_ONCE, MSG_DONTWAIT);
+    uint8_t *to = buffer_reserve(&f->in, FRAMES_READ_AT_ONCE);
+    ssize_t n = wire_receive(w, to, FRAMES_READ_AT_ONCE);
     if (n > 0)
         f->in.len += (size_t)n;
-    else if (n == 0)
-        n = -EPIPE;
-    else
-        n = errno == EAGAIN || errno == EINTR ? 0 : -errno;
     return n;
+}
+
+struct span frames_unread(const struct frames *f)
+{
+    if (f->in.len == f->in_done)
+        return (struct span){0};
+    return (struct span){f->in.data + f->in_done, f->in.len - f->in_done};
 }
 
 static uint32_t read_u32(const uint8_t *at)
@@ -142,7 +146,13 @@ static bool is_expected(amqp_method_number_t id)
     case AMQP_CONNECTION_UNBLOCKED_METHOD:
     case AMQP_CONNECTION_CLOSE_METHOD:
     case AMQP_CONNECTION_CLOSE_OK_METHOD:
+    case AMQP_CHANNEL_OPEN_OK_METHOD:
     case AMQP_CHANNEL_CLOSE_METHOD:
+    case AMQP_EXCHANGE_DECLARE_OK_METHOD:
+    case AMQP_QUEUE_DECLARE_OK_METHOD:
+    case AMQP_QUEUE_BIND_OK_METHOD:
+    case AMQP_CONFIRM_SELECT_OK_METHOD:
+    case AMQP_BASIC_QOS_OK_METHOD:
     case AMQP_BASIC_CONSUME_OK_METHOD:
     case AMQP_BASIC_CANCEL_METHOD:
     case AMQP_BASIC_CANCEL_OK_METHOD:

@@ -1,13 +1,14 @@
 /*
- * frames - AMQP frames on a socket, without ever waiting: what is to be sent, what has been read,
+ * frames - AMQP frames on a wire, without ever waiting: what is to be sent, what has been read,
  * and where one frame ends.
  *
- * Only amqp.c uses this; it adds what the frames mean for the connection.
+ * Only amqp.c and login.c use this; they add what the frames mean for the connection.
  */
 #ifndef ONLYONCE_FRAMES_H
 #define ONLYONCE_FRAMES_H
 
 #include "memory.h"
+#include "wire.h"
 
 #include <amqp.h>
 #include <amqp_framing.h>
@@ -18,7 +19,7 @@
 #define FRAMES_READ_AT_ONCE ((size_t)256 * 1024)
 
 struct frames {
-    size_t max; /* bytes in a whole frame, as agreed upon with the broker */
+    size_t max; /* bytes in a whole frame, as agreed upon with the broker; may change any time */
     struct buffer in;
     size_t in_done; /* of in: handed out already */
     struct buffer out;
@@ -39,16 +40,18 @@ void frames_reset(struct frames *f, size_t max);
 
 /* The most that one frame's payload may have. */
 size_t frames_room(const struct frames *f);
+void frames_put_greeting(struct frames *f); /* the protocol header, which is no frame */
 void frames_put(struct frames *f, uint8_t type, uint16_t channel, struct span payload);
 void frames_put_method(struct frames *f, uint16_t channel, amqp_method_number_t id, void *method);
 size_t frames_unsent(const struct frames *f);
-/* One send(): how many bytes the socket took, 0 if it takes none now, or -errno. */
-ssize_t frames_send(struct frames *f, int fd);
+/* As wire_send() and wire_receive(). */
+ssize_t frames_send(struct frames *f, struct wire *w);
 
 /* Is more to be read? Not while what was read waits to be taken. */
 bool frames_hungry(const struct frames *f);
-/* One recv(): how many bytes came, 0 if none are there now, or -errno; -EPIPE at the end. */
-ssize_t frames_receive(struct frames *f, int fd);
+ssize_t frames_receive(struct frames *f, struct wire *w);
+/* What was read and not yet taken, frame or not. */
+struct span frames_unread(const struct frames *f);
 
 enum frames_found { FRAMES_ONE, FRAMES_NONE, FRAMES_TOO_LARGE, FRAMES_BROKEN };
 /* The next frame that is there whole. After _TOO_LARGE and _BROKEN the rest makes no sense. */

@@ -38,6 +38,14 @@ static bool is_plain(uint8_t c)
            (c && strchr("._-@:+", c));
 }
 
+bool key_is_text(struct span text)
+{
+    for (size_t i = 0; i < text.len; i++)
+        if (!is_plain(text.data[i]) && text.data[i] != ',' && text.data[i] != '~')
+            return false;
+    return text.len > 0 && text.len <= KEY_TEXT_MAX;
+}
+
 static void add_encoded(struct buffer *text, struct span value)
 {
     static const char hex[] = "0123456789ABCDEF";

@@ -39,6 +39,10 @@ void key_rule_free(struct key_rule *rule); /* NULL is fine */
  */
 bool key_find(const struct key_rule *rule, struct message *m);
 
+/* Could it be a key's text? 1 to 255 bytes of those that are written as they are, and of ',' and
+ * '~'. */
+bool key_is_text(struct span text);
+
 /* 64 bits of the digest of a body, never 0; with `json`, of its canonical form if it is JSON. */
 uint64_t key_fingerprint(const struct key_rule *rule, bool json, struct span body);
 

@@ -12,9 +12,9 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"run", command_run},   {"check", command_check},       {"status", command_status},
-    {"list", command_list}, {"complete", command_complete}, {"release", command_release},
-    {"key", command_key},
+    {"run", command_run},         {"check", command_check}, {"health", command_health},
+    {"status", command_status},   {"list", command_list},   {"complete", command_complete},
+    {"release", command_release}, {"key", command_key},
 };
 
 void command_error(const char *fmt, ...)
@@ -61,7 +61,7 @@ static int run_command(const char *name, int argc, char **argv)
             return commands[i].run(argc, argv);
         }
     }
-    command_error("\"%s\" is no command; the commands are run, check, status, list, "
+    command_error("\"%s\" is no command; the commands are run, check, health, status, list, "
                   "complete, release and key: see onlyonce --help",
                   name);
     return EXIT_USAGE;
@@ -79,8 +79,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     }
     case ARGP_KEY_NO_ARGS:
-        argp_error(state,
-                   "a command is missing: run, check, status, list, complete, release or key");
+        argp_error(
+            state,
+            "a command is missing: run, check, health, status, list, complete, release or key");
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -93,6 +94,7 @@ static const char doc[] =
     "Commands:\n"
     "  run                   relay, in the foreground\n"
     "  check [--connect]     check the configuration, and with --connect the servers\n"
+    "  health                ask the running process whether it is healthy\n"
     "  status ROUTE KEY      what became of a key, as JSON\n"
     "  list ROUTE            the keys on record\n"
     "  complete ROUTE KEY    record that a key's work is done\n"

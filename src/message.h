@@ -45,6 +45,7 @@ struct message {
     struct flow_facts facts;
     int64_t arrived;     /* clock_now() at its arrival */
     int64_t first_seen;  /* its own, should it become the first of its key; ms since 1970 */
+    int64_t sent;        /* clock_now() when its copy was published last */
     uint32_t attempt;    /* of a copy without a claim: its record's number, where it met one */
     int64_t window;      /* ms: its own, or the route's */
     int64_t waits_since; /* in doubt, it waits for a completion since then (clock_now()); 0: no */

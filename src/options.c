@@ -32,6 +32,7 @@ static_assert(sizeof(enum queue_type) == sizeof(int) && sizeof(enum log_level) =
 
 /* clang-format off */
 #define BROKER(member) offsetof(struct broker_config, member)
+#define ADMIN(member) offsetof(struct admin_config, member)
 #define STORE(member) offsetof(struct store_config, member)
 #define COMPLETIONS(member) offsetof(struct completions_config, member)
 #define LOG(member) offsetof(struct log_config, member)
@@ -48,7 +49,15 @@ const struct option options[] = {
      NULL, NULL, NULL, "As it is, unencoded. It wins over the URL's."},
     {"broker.heartbeat", OPTION_DURATION, 0, BROKER(heartbeat), "10s", "1s", "10m", NULL,
      "How often each side shows that it is alive. A peer that is silent for twice as long is given up."},
-    {.path = "broker.tls", .flags = OPTION_UNSUPPORTED},
+    {"broker.tls.ca", OPTION_TEXT, OPTION_DERIVED, BROKER(tls.ca), "what the system trusts", NULL, NULL, NULL,
+     "amqps:// only: a file of the certificate authorities to trust, in PEM."},
+    {"broker.tls.cert", OPTION_TEXT, OPTION_DERIVED, BROKER(tls.cert), "none", NULL, NULL, NULL,
+     "A file with the relay's own certificate, in PEM. Where no username is set, it logs in by it (SASL EXTERNAL)."},
+    {"broker.tls.key", OPTION_TEXT, OPTION_DERIVED, BROKER(tls.key), "none", NULL, NULL, NULL,
+     "A file with its private key, in PEM."},
+    {"broker.tls.verify", OPTION_BOOLEAN, 0, BROKER(tls.verify), "true", NULL, NULL, NULL,
+     "Whether the broker's certificate has to be valid, and of that host. false is for tests: anybody can then be "
+     "the broker."},
 
     {"stores[].name", OPTION_NAME, OPTION_REQUIRED, STORE(name), "redis", NULL, NULL, NULL,
      "What routes call it."},
@@ -89,7 +98,12 @@ const struct option options[] = {
     {"stores[].synchronous", OPTION_WORD, 0, STORE(synchronous), "full", NULL, NULL, synchronous,
      "SQLite only: full keeps every record when the power fails; normal is faster, and may then forget the last ones."},
 
-    {.path = "admin", .flags = OPTION_UNSUPPORTED},
+    {"admin.listen", OPTION_TEXT, OPTION_DERIVED, ADMIN(listen), "off", NULL, NULL, NULL,
+     "ADDRESS:PORT for HTTP: health, metrics, and the keys. See HTTP."},
+    {"admin.token", OPTION_TEXT, OPTION_DERIVED | OPTION_SECRET, ADMIN(token), "none", NULL, NULL, NULL,
+     "What requests show as Authorization: Bearer. Without one nothing can be changed, and an address other than "
+     "loopback serves health and metrics alone."},
+
     {"completions.queue", OPTION_ENTITY, OPTION_DERIVED, COMPLETIONS(queue), "none", NULL, NULL, NULL,
      "A queue that workers report to. It is made if it is missing. See REPORTS."},
     {"completions.park", OPTION_ENTITY, OPTION_DERIVED, COMPLETIONS(park), "<completions.queue>.parked",
@@ -232,7 +246,7 @@ void options_list_names(const char *group, struct buffer *out)
     size_t last_len = 0;
     for (size_t i = 0; i < options_count; i++) {
         const char *name = below(&options[i], group, *group ? "." : "");
-        if (!name || options[i].flags & OPTION_UNSUPPORTED)
+        if (!name)
             continue;
         size_t len = strcspn(name, ".[");
         if (len == last_len && strncmp(name, last, len) == 0)
@@ -420,7 +434,6 @@ static const char *read_text(const struct option *o, const char *text, void *tar
 
 const char *option_read(const struct option *o, const char *text, void *section, char error[256])
 {
-    assert(!(o->flags & OPTION_UNSUPPORTED));
     void *target = (char *)section + o->offset;
     if (!*text && !(o->flags & OPTION_MAY_BE_EMPTY))
         return "is empty; write a value, or leave the field out";
@@ -440,9 +453,8 @@ const char *option_read(const struct option *o, const char *text, void *section,
 
 static bool holds_text(const struct option *o)
 {
-    return !(o->flags & OPTION_UNSUPPORTED) &&
-           (o->type == OPTION_TEXT || o->type == OPTION_NAME || o->type == OPTION_ENTITY ||
-            o->type == OPTION_PREFIX);
+    return o->type == OPTION_TEXT || o->type == OPTION_NAME || o->type == OPTION_ENTITY ||
+           o->type == OPTION_PREFIX;
 }
 
 void option_free(const struct option *o, void *section)
@@ -500,8 +512,6 @@ static void add_default(const struct option *o, struct buffer *out)
 void options_print(struct buffer *out)
 {
     for (const struct option *o = options; o < options + options_count; o++) {
-        if (o->flags & OPTION_UNSUPPORTED)
-            continue;
         struct buffer model = {0};
         add_default(o, &model);
         buffer_printf(out, ".TP\n.B ");
@@ -520,8 +530,6 @@ void options_print(struct buffer *out)
 void options_missing_from(const char *text, struct buffer *out)
 {
     for (const struct option *o = options; o < options + options_count; o++) {
-        if (o->flags & OPTION_UNSUPPORTED)
-            continue;
         const char *dot = strrchr(o->path, '.');
         const char *name = dot ? dot + 1 : o->path;
         struct buffer model = {0};

@@ -32,8 +32,7 @@ enum option_flag {
     OPTION_SECRET = 2,   /* never shown in an error */
     OPTION_REQUIRED = 4, /* `model` is an example then */
     OPTION_DERIVED = 8,  /* the default depends on something else: `model` says on what */
-    OPTION_MAY_BE_EMPTY = 16,
-    OPTION_UNSUPPORTED = 32 /* a field, or a group of fields, that later versions will know */
+    OPTION_MAY_BE_EMPTY = 16
 };
 
 struct option {

@@ -21,12 +21,6 @@ bool refusal_of_method(amqp_method_number_t id, const void *decoded, struct refu
     return true;
 }
 
-bool refusal_of_reply(amqp_rpc_reply_t reply, struct refusal *out)
-{
-    return reply.reply_type == AMQP_RESPONSE_SERVER_EXCEPTION && reply.reply.decoded &&
-           refusal_of_method(reply.reply.id, reply.reply.decoded, out);
-}
-
 /* RabbitMQ also uses codes that otherwise mean "never" to tell of a passing state of its own. */
 static bool is_passing(struct span text)
 {

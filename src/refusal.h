@@ -19,8 +19,6 @@ struct refusal {
 
 /* What a channel.close or connection.close says. Another method: false. */
 bool refusal_of_method(amqp_method_number_t id, const void *decoded, struct refusal *out);
-/* The same of an RPC that failed. False: it failed otherwise, or not at all. */
-bool refusal_of_reply(amqp_rpc_reply_t reply, struct refusal *out);
 
 /* Trying again will hardly help. */
 bool refusal_is_final(const struct refusal *r);

@@ -68,6 +68,17 @@ size_t relay_count(const struct relay *r, enum place place)
     return r->counts[place];
 }
 
+int64_t relay_oldest(const struct relay *r)
+{
+    return r->oldest;
+}
+
+const char *relay_holding(const struct relay *r)
+{
+    const struct message *held = TAILQ_FIRST(&r->places[PLACE_HELD]);
+    return held ? held->why : NULL;
+}
+
 /* ---- Moving messages ---- */
 
 /* Those that need no claim are CLAIMED before those that had to ask: they are published in the
@@ -206,7 +217,7 @@ bool relay_reads(const struct relay *r)
 static void count_key(struct relay *r, const struct message *m)
 {
     int at = m->alternative < 0 ? STATS_ALTERNATIVES - 1 : m->alternative;
-    atomic_fetch_add_explicit(&r->stats->alternatives[at], 1, memory_order_relaxed);
+    stats_count(&r->stats->alternatives[at]);
 }
 
 /* The window that the message itself asks for, or the route's. */
@@ -309,10 +320,17 @@ static void wake(struct relay *r)
 
 /* ---- Acknowledging ---- */
 
+static bool was_forwarded(const struct message *m)
+{
+    return m->copy.target == TARGET_WORK && !m->is_duplicate && !m->facts.unwritable;
+}
+
 static void settle(struct relay *r)
 {
     struct message *m;
     while ((m = TAILQ_FIRST(&r->places[PLACE_SETTLE]))) {
+        if (was_forwarded(m))
+            histogram_add(&r->stats->relays, histogram_short, (r->now - m->arrived) * 1000);
         if (m->facts.unwritable)
             source_reject(r->source, m);
         else
@@ -403,12 +421,17 @@ static void look_for_old(struct relay *r)
     if (r->now < r->next_look)
         return;
     r->next_look = r->now + LOOK_EVERY_MS;
+    r->oldest = 0;
     for (size_t p = 0; p < PLACE_COUNT; p++) {
         const struct message *m;
         TAILQ_FOREACH(m, &r->places[p], link)
         {
-            if (!m->facts.orphan && r->now - m->arrived > r->route->hold_limit)
+            if (m->facts.orphan)
+                continue;
+            if (r->now - m->arrived > r->route->hold_limit)
                 r->wishes.give_back = true;
+            if (!r->oldest || m->arrived < r->oldest)
+                r->oldest = m->arrived;
         }
     }
 }

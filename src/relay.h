@@ -63,5 +63,9 @@ void relay_stop(struct relay *r);
 bool relay_is_drained(const struct relay *r);
 
 size_t relay_count(const struct relay *r, enum place place);
+/* To the second: clock_now() at the arrival of the oldest message, 0 if there is none; and why the
+ * oldest held one waits, or NULL. */
+int64_t relay_oldest(const struct relay *r);
+const char *relay_holding(const struct relay *r);
 
 #endif

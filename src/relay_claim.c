@@ -5,6 +5,7 @@
  */
 #include "relay_inside.h"
 
+#include "clock.h"
 #include "log.h"
 
 #include <stdlib.h>
@@ -294,10 +295,20 @@ static size_t decide_all(struct relay *r, size_t count)
     return again;
 }
 
+/* relay_apply(), and how long it took. */
+static bool ask(struct relay *r, size_t count)
+{
+    int64_t begun = clock_micros();
+    if (!relay_apply(r, count))
+        return false;
+    histogram_add(&r->stats->claims, histogram_short, clock_micros() - begun);
+    return true;
+}
+
 static void claim_batch(struct relay *r, size_t count)
 {
     for (int round = 0; count > 0 && round < RELAY_ROUNDS; round++) {
-        if (!relay_apply(r, count)) {
+        if (!ask(r, count)) {
             for (size_t i = 0; i < count; i++) {
                 if (r->ops[i].write.now.state != RECORD_PENDING)
                     relay_unclaim(r, r->batch[i], NULL); /* A completion: it claims nothing. */

@@ -74,9 +74,12 @@ void relay_duplicate(struct relay *r, struct message *m, const struct record *kn
     m->facts.sends = false;
     if (conflict) {
         relay_say_conflict(r, m);
+        stats_add(r->stats, STAT_CONFLICTS_DROPPED, 1);
         relay_not_forwarded(r, m, "conflict", NULL, known->now.first_seen);
     } else {
         stats_add(r->stats, STAT_DUPLICATES, 1);
+        histogram_add(&r->stats->duplicate_age, histogram_long,
+                      (store_now(r->store) - known->now.first_seen) * 1000);
         LOG_DEBUG("duplicate", "route", r->route->name, "key", m->key, "state",
                   record_state_name(known->now.state), NULL);
         relay_not_forwarded(r, m, "duplicate", NULL, known->now.first_seen);

@@ -36,6 +36,7 @@ struct relay {
     bool replies_wait;         /* some are left for the next tick */
     int64_t next_due;          /* the earliest `due` in HELD, or earlier */
     int64_t next_look;         /* when to look for messages held for too long */
+    int64_t oldest;            /* `arrived` of the oldest at the last look; 0: there was none */
     int64_t next_refusal_line; /* when to log a refused copy again */
 
     /* The batch that is being asked about: message and operation at the same index. */

@@ -80,6 +80,7 @@ static bool is_reply_for_later(struct relay *r, const struct message *m, size_t 
 static void publish_those(struct relay *r, bool duplicates)
 {
     size_t replied = 0;
+    int64_t now = clock_now();
     struct message *m, *next;
     for (m = TAILQ_FIRST(&r->places[PLACE_CLAIMED]); m; m = next) {
         next = TAILQ_NEXT(m, link);
@@ -95,7 +96,10 @@ static void publish_those(struct relay *r, bool duplicates)
         replied += m->copy.target == TARGET_REPLY;
         fill_copy(r, m);
         switch (sink_publish(sink, m)) {
-        case SINK_PUBLISHED: relay_move(r, m, EVENT_PUBLISHED); break;
+        case SINK_PUBLISHED:
+            m->sent = now;
+            relay_move(r, m, EVENT_PUBLISHED);
+            break;
         case SINK_UNREADABLE:
             cannot_publish(r, m, "its properties or headers cannot be read");
             break;
@@ -123,7 +127,7 @@ static void count_copy(struct relay *r, const struct message *m)
     stats_add(r->stats, STAT_KEY_LEFT_OUT, c->key_left_out);
     if (c->target == TARGET_PARKING) {
         stats_add(r->stats, STAT_PARKED, 1);
-        atomic_fetch_add_explicit(&r->stats->parked[c->reason], 1, memory_order_relaxed);
+        stats_count(&r->stats->parked[c->reason]);
         LOG_INFO("parked", "route", r->route->name, "key", m->key, "reason",
                  park_reason_text(c->reason), NULL);
         relay_not_forwarded(r, m, "parked", park_reason_text(c->reason), c->first_seen);
@@ -183,6 +187,7 @@ static void nacked(struct relay *r, struct message *m)
 
 static void confirmed(struct relay *r, struct message *m)
 {
+    histogram_add(&r->stats->confirms, histogram_short, (r->now - m->sent) * 1000);
     if (m->copy.target == TARGET_DUPLICATES)
         relay_duplicate_published(r, m);
     else

@@ -6,6 +6,44 @@
 
 #define TRIES 5 /* a record that changes more often than this is busy */
 
+const char *report_answer_text(enum report_answer answer)
+{
+    switch (answer) {
+    case REPORT_DONE: return "is done";
+    case REPORT_ALREADY: return "was completed before";
+    case REPORT_NOT_FOUND: return "is not on record";
+    case REPORT_PENDING:
+        return "is pending: a relay is at it, or will be; wait, or force it and risk a second copy";
+    case REPORT_FOREIGN:
+        return "holds something that is not onlyonce's; look at it with the store's own tools";
+    case REPORT_BUSY: return "changes too fast, try again";
+    case REPORT_UNREACHABLE: break;
+    }
+    return "is in a store that cannot be reached";
+}
+
+enum report_answer report_status(struct store *s, const char *route, const char *key, char **json)
+{
+    struct record record;
+    int64_t ttl;
+    bool foreign;
+    *json = NULL;
+    if (!store_get(s, span_of(key), &record, &ttl, &foreign))
+        return REPORT_UNREACHABLE;
+    if (foreign)
+        return REPORT_FOREIGN;
+    struct buffer result = {0};
+    if (record.now.has_result && !store_get_result(s, span_of(key), &result)) {
+        buffer_free(&result);
+        return REPORT_UNREACHABLE;
+    }
+    bool kept = result.len > 0;
+    buffer_add_u8(&result, '\0');
+    *json = record_json(&record, route, key, ttl, kept ? (const char *)result.data : NULL);
+    buffer_free(&result);
+    return record.now.state == RECORD_NONE ? REPORT_NOT_FOUND : REPORT_DONE;
+}
+
 bool report_is_result(struct span result)
 {
     struct json_value value;

@@ -19,6 +19,16 @@ enum report_answer {
     REPORT_UNREACHABLE /* store_error() says why; it may or may not have been done */
 };
 
+/* Why it was not done, as it follows the key's name: "is not on record". Of REPORT_UNREACHABLE
+ * store_error() says it. */
+const char *report_answer_text(enum report_answer answer);
+
+/* What is on record for a key, in *json, to be freed: as record_json() writes it, with its result.
+ * REPORT_DONE, REPORT_NOT_FOUND (and *json says so), REPORT_FOREIGN or REPORT_UNREACHABLE (and
+ * *json is NULL). */
+enum report_answer report_status(struct store *s, const char *route, const char *key, char **json)
+    __attribute__((warn_unused_result));
+
 /* What a completion may bring: JSON of at most STORE_RESULT_MAX bytes. Empty: none. */
 bool report_is_result(struct span result);
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHANNEL 1
 #define UNSENT_MAX ((size_t)1024 * 1024) /* above it nothing more is published for now */
 
 struct sent {
@@ -87,44 +86,6 @@ const char *sink_describe(const struct sink *s)
 bool sink_blocked(const struct sink *s, const char **reason)
 {
     return link_blocked(s->link, reason);
-}
-
-/* ---- Opening and closing ---- */
-
-static void forget_all(struct sink *s)
-{
-    content_reset(&s->content);
-    s->next_sequence = 1;
-    s->sent_count = 0;
-    s->answer_next = 0;
-    s->answer_count = 0;
-}
-
-static bool select_confirms(struct sink *s)
-{
-    amqp_confirm_select(link_library(s->link), CHANNEL);
-    amqp_rpc_reply_t reply = amqp_get_rpc_reply(link_library(s->link));
-    if (reply.reply_type != AMQP_RESPONSE_NORMAL)
-        link_rpc_failed(s->link, reply, "asking for publisher confirms");
-    return link_is_up(s->link);
-}
-
-bool sink_open(struct sink *s, bool *permanent)
-{
-    enum link_failure failure = LINK_FAILED;
-    forget_all(s);
-    if (link_open(s->link, &failure) && topology_sink(s->link, s->route, &failure) &&
-        select_confirms(s) && link_start(s->link))
-        return true;
-    *permanent = link_how_failed(s->link) == LINK_REFUSED;
-    link_close(s->link, 0);
-    return false;
-}
-
-void sink_close(struct sink *s, int patience)
-{
-    link_close(s->link, patience);
-    forget_all(s);
 }
 
 /* ---- Publishing ---- */
@@ -342,6 +303,13 @@ static void take_frame(struct sink *s, const struct link_frame *f)
     message_free(returned);
 }
 
+static void take_frames(struct sink *s)
+{
+    struct link_frame f;
+    while (link_next(s->link, &f))
+        take_frame(s, &f);
+}
+
 /* Moves what has been answered over to the answers. */
 static void sweep(struct sink *s)
 {
@@ -373,10 +341,8 @@ void sink_read(struct sink *s, int64_t now)
 {
     if (!link_is_up(s->link))
         return;
-    struct link_frame f;
     link_read(s->link, now);
-    while (link_next(s->link, &f))
-        take_frame(s, &f);
+    take_frames(s);
     sweep(s);
     if (!link_is_up(s->link))
         learn_body_max(s);
@@ -392,6 +358,46 @@ struct message *sink_next(struct sink *s, enum sink_answer *answer)
     struct sent *next = &s->answers[s->answer_next++];
     *answer = next->answer;
     return next->message;
+}
+
+/* ---- Opening and closing ---- */
+
+static void forget_all(struct sink *s)
+{
+    content_reset(&s->content);
+    s->next_sequence = 1;
+    s->sent_count = 0;
+    s->answer_next = 0;
+    s->answer_count = 0;
+}
+
+static bool select_confirms(struct sink *s)
+{
+    unsigned refused;
+    amqp_confirm_select_t method = {0};
+    struct link_rpc rpc = {.doing = "asking for publisher confirms",
+                           .id = AMQP_CONFIRM_SELECT_METHOD,
+                           .method = &method,
+                           .reply = AMQP_CONFIRM_SELECT_OK_METHOD};
+    return link_rpc(s->link, &rpc, &refused);
+}
+
+bool sink_open(struct sink *s, bool *permanent)
+{
+    forget_all(s);
+    if (link_open(s->link) && topology_sink(s->link, s->route) && select_confirms(s))
+        take_frames(s); /* what came behind the answers is not announced by the socket again */
+    if (link_is_up(s->link))
+        return true;
+    *permanent = link_how_failed(s->link) == LINK_REFUSED;
+    link_close(s->link, 0);
+    return false;
+}
+
+void sink_close(struct sink *s, int patience)
+{
+    link_close(s->link, patience);
+    forget_all(s);
 }
 
 /* ---- Polling ---- */

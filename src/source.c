@@ -12,9 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHANNEL 1
-#define CONSUME_PATIENCE 10000 /* ms for the answer to basic.consume */
-
 struct open_tag {
     uint64_t tag;
     bool settled; /* to be acknowledged at the next flush */
@@ -102,8 +99,6 @@ static void take_method(struct source *s, const struct link_frame *f)
         link_fail(s->link, "broker sent a method in the middle of a message");
     else if (f->method == AMQP_BASIC_DELIVER_METHOD)
         begin_delivery(s, f->decoded);
-    else if (f->method == AMQP_BASIC_CONSUME_OK_METHOD)
-        s->consuming = true;
     else if (f->method == AMQP_BASIC_CANCEL_METHOD)
         link_fail(s->link, "the broker cancelled the consumer (was queue '%s' deleted?)",
                   s->route->from.queue);
@@ -143,48 +138,35 @@ struct message *source_pull(struct source *s)
 
 /* ---- Opening and closing ---- */
 
-static void put_consume(struct source *s)
+static bool set_prefetch(struct source *s)
 {
+    unsigned refused;
+    amqp_basic_qos_t qos = {.prefetch_count = (uint16_t)s->route->from.prefetch};
+    struct link_rpc rpc = {.doing = "setting the prefetch",
+                           .id = AMQP_BASIC_QOS_METHOD,
+                           .method = &qos,
+                           .reply = AMQP_BASIC_QOS_OK_METHOD};
+    return link_rpc(s->link, &rpc, &refused);
+}
+
+static bool consume(struct source *s)
+{
+    unsigned refused;
     char host[65] = "";
+    char doing[640];
     gethostname(host, sizeof host - 1);
     snprintf(s->consumer, sizeof s->consumer, "onlyonce-%s-%s-%ld-%u", s->route->name, host,
              (long)getpid(), s->epoch);
-    amqp_basic_consume_t consume = {.queue = amqp_cstring_bytes(s->route->from.queue),
-                                    .consumer_tag = amqp_cstring_bytes(s->consumer)};
-    link_put_method(s->link, AMQP_BASIC_CONSUME_METHOD, &consume);
-}
-
-/* Waits for the answer, so that a refusal is one of opening. */
-static bool await_consume_ok(struct source *s)
-{
-    int64_t now = clock_now();
-    int64_t until = now + CONSUME_PATIENCE;
-    while (link_is_up(s->link) && now < until) {
-        struct link_frame f;
-        if (link_next(s->link, &f)) {
-            if (f.type == AMQP_FRAME_METHOD)
-                take_method(s, &f);
-            if (s->consuming)
-                return true;
-            continue;
-        }
-        link_flush(s->link, now);
-        struct pollfd p = {.fd = link_fd(s->link), .events = source_events(s, true)};
-        (void)poll(&p, 1, 100);
-        now = clock_now();
-        link_read(s->link, now);
-    }
-    link_fail(s->link, "no answer to consuming from queue '%s'", s->route->from.queue);
-    return false;
-}
-
-static bool set_prefetch(struct source *s)
-{
-    amqp_basic_qos(link_library(s->link), CHANNEL, 0, (uint16_t)s->route->from.prefetch, 0);
-    amqp_rpc_reply_t reply = amqp_get_rpc_reply(link_library(s->link));
-    if (reply.reply_type != AMQP_RESPONSE_NORMAL)
-        link_rpc_failed(s->link, reply, "setting the prefetch");
-    return link_is_up(s->link);
+    snprintf(doing, sizeof doing, "consuming from queue '%s' as %s", s->route->from.queue,
+             link_whom(s->link));
+    amqp_basic_consume_t method = {.queue = amqp_cstring_bytes(s->route->from.queue),
+                                   .consumer_tag = amqp_cstring_bytes(s->consumer)};
+    struct link_rpc rpc = {.doing = doing,
+                           .id = AMQP_BASIC_CONSUME_METHOD,
+                           .method = &method,
+                           .reply = AMQP_BASIC_CONSUME_OK_METHOD};
+    s->consuming = link_rpc(s->link, &rpc, &refused);
+    return s->consuming;
 }
 
 static void begin_epoch(struct source *s)
@@ -199,16 +181,10 @@ static void begin_epoch(struct source *s)
 
 bool source_open(struct source *s, bool *permanent)
 {
-    enum link_failure failure = LINK_FAILED;
     begin_epoch(s);
-    bool ready = link_open(s->link, &failure) && topology_source(s->link, s->route, &failure) &&
-                 topology_dead_letters(s->link, s->route, &s->dead_letters, &failure) &&
-                 set_prefetch(s) && link_start(s->link);
-    if (ready) {
-        put_consume(s);
-        if (await_consume_ok(s))
-            return true;
-    }
+    if (link_open(s->link) && topology_source(s->link, s->route) &&
+        topology_dead_letters(s->link, s->route, &s->dead_letters) && set_prefetch(s) && consume(s))
+        return true;
     *permanent = link_how_failed(s->link) == LINK_REFUSED;
     link_close(s->link, 0);
     return false;

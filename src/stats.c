@@ -1,5 +1,8 @@
 #include "stats.h"
 
+#include "memory.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -21,13 +24,20 @@ const char *stats_help(enum stat stat)
     return rows[stat].help;
 }
 
-void stats_init(struct route_stats *s)
+void stats_init(struct route_stats *s, size_t workers)
 {
     memset(s, 0, sizeof *s);
     recent_init(&s->recent);
+    s->workers = xcalloc(workers, sizeof *s->workers);
+    s->worker_count = workers;
+    for (size_t i = 0; i < workers; i++)
+        vitals_init(&s->workers[i]);
 }
 
 void stats_free(struct route_stats *s)
 {
     recent_free(&s->recent);
+    for (size_t i = 0; i < s->worker_count; i++)
+        vitals_free(&s->workers[i]);
+    free(s->workers);
 }

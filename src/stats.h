@@ -1,6 +1,6 @@
 /*
- * stats - one table of counters per route, written by workers and read by anybody, and the last
- * messages that it did not forward.
+ * stats - what a route shows: one table of counters, written by its workers and read by anybody,
+ * the last messages that it did not forward, and its workers' vitals.
  *
  * The rows below make the enum, the names and the help texts. Counters are relaxed atomics: each
  * is right by itself, and that is all a reader may rely on.
@@ -9,7 +9,9 @@
 #define ONLYONCE_STATS_H
 
 #include "copy.h"
+#include "histogram.h"
 #include "recent.h"
+#include "vitals.h"
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -22,6 +24,7 @@
     ROW(REPLIES, "replies", "duplicates answered with their key's status")                         \
     ROW(REPLIES_DROPPED, "replies_dropped", "answers to duplicates that did not arrive")           \
     ROW(CONFLICTS, "conflicts", "messages whose key was recorded for another content")             \
+    ROW(CONFLICTS_DROPPED, "conflicts_dropped", "conflicts acknowledged, as on_conflict says")     \
     ROW(WINDOWS_IGNORED, "windows_ignored", "messages whose own window made no sense")             \
     ROW(PARKED, "parked", "copies confirmed into the parking queue")                               \
     ROW(REJECTED, "rejected", "unreadable or unwritable messages that the broker dead-lettered")   \
@@ -51,10 +54,26 @@ struct route_stats {
     atomic_uint_fast64_t counters[STAT_COUNT];
     atomic_uint_fast64_t parked[PARK_REASON_COUNT];
     atomic_uint_fast64_t alternatives[STATS_ALTERNATIVES];
+    atomic_uint_fast64_t reconnects[LINK_COUNT];
+    struct histogram claims;   /* one call to the store that claims a batch */
+    struct histogram confirms; /* a copy, from its publishing to its confirm */
+    struct histogram relays;   /* a forwarded message, from its arrival to its acknowledgement */
+    struct histogram duplicate_age; /* a duplicate, since its key was first seen */
     struct recent recent;
+    struct vitals *workers;
+    size_t worker_count;
 };
 
-void stats_init(struct route_stats *s);
+/* What the thread that takes workers' reports shows. Of its vitals: that it turns, sink and source.
+ */
+struct report_stats {
+    atomic_uint_fast64_t completed;
+    atomic_uint_fast64_t released;
+    atomic_uint_fast64_t parked;
+    struct vitals vitals;
+};
+
+void stats_init(struct route_stats *s, size_t workers);
 void stats_free(struct route_stats *s);
 
 static inline void stats_add(struct route_stats *s, enum stat stat, uint64_t n)
@@ -65,6 +84,11 @@ static inline void stats_add(struct route_stats *s, enum stat stat, uint64_t n)
 static inline uint64_t stats_get(const struct route_stats *s, enum stat stat)
 {
     return atomic_load_explicit(&s->counters[stat], memory_order_relaxed);
+}
+
+static inline void stats_count(atomic_uint_fast64_t *counter)
+{
+    atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
 /* Messages that had no key. */

@@ -1,10 +1,7 @@
 #include "topology.h"
 
-#include "refusal.h"
-
 #include <stdio.h>
 
-#define CHANNEL 1
 #define UNLIMITED_DELIVERIES 40000 /* the version from which x-delivery-limit -1 means that */
 
 struct thing {
@@ -12,49 +9,53 @@ struct thing {
     const char *name;
 };
 
-/* The code with which the broker closed the channel, if that is its last word; 0: it is not, or did
- * not. */
-static unsigned refusal(amqp_rpc_reply_t reply)
+/* Asks `rpc` of the broker, about `t`. False: the link is down. *refused: see link_rpc(). */
+static bool ask(struct link *l, struct link_rpc rpc, struct thing t, unsigned *refused)
 {
-    struct refusal r;
-    return refusal_of_reply(reply, &r) && r.channel && refusal_is_final(&r) ? r.code : 0;
+    char doing[640];
+    snprintf(doing, sizeof doing, "%s %s '%s' as %s", rpc.doing, t.kind, t.name, link_whom(l));
+    rpc.doing = doing;
+    return link_rpc(l, &rpc, refused);
 }
 
-static bool check(struct link *l, amqp_rpc_reply_t reply, const char *doing, struct thing t)
+/* How to take a no: it takes the link down, or is an answer. */
+static const unsigned no_is_fatal[2] = {0};
+static const unsigned may_be_missing[2] = {AMQP_NOT_FOUND};
+static const unsigned may_differ[2] = {AMQP_PRECONDITION_FAILED, AMQP_ACCESS_REFUSED};
+
+static bool declare_queue(struct link *l, const char *name, const amqp_table_t *arguments,
+                          const unsigned spared[2], unsigned *refused)
 {
-    if (reply.reply_type == AMQP_RESPONSE_NORMAL)
-        return true;
-    char what[640];
-    snprintf(what, sizeof what, "%s %s '%s' as user '%s'", doing, t.kind, t.name, link_user(l));
-    link_rpc_failed(l, reply, what);
-    return false;
+    amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(name),
+                                    .passive = !arguments,
+                                    .durable = 1,
+                                    .arguments = arguments ? *arguments : amqp_empty_table};
+    struct link_rpc rpc = {.doing = arguments ? "declaring" : "looking for",
+                           .id = AMQP_QUEUE_DECLARE_METHOD,
+                           .method = &declare,
+                           .reply = AMQP_QUEUE_DECLARE_OK_METHOD,
+                           .spared = {spared[0], spared[1]}};
+    return ask(l, rpc, (struct thing){"queue", name}, refused);
 }
 
-static amqp_rpc_reply_t declare_queue(struct link *l, const char *name, bool passive,
-                                      amqp_table_t arguments)
-{
-    amqp_queue_declare(link_library(l), CHANNEL, amqp_cstring_bytes(name), passive, 1, 0, 0,
-                       arguments);
-    return amqp_get_rpc_reply(link_library(l));
-}
-
-static amqp_rpc_reply_t declare_exchange(struct link *l, const char *name, bool passive,
-                                         enum exchange_type type)
+static bool declare_exchange(struct link *l, const char *name, const enum exchange_type *type,
+                             const unsigned spared[2], unsigned *refused)
 {
     static const char *const names[] = {[EXCHANGE_TOPIC] = "topic",
                                         [EXCHANGE_DIRECT] = "direct",
                                         [EXCHANGE_FANOUT] = "fanout",
                                         [EXCHANGE_HEADERS] = "headers"};
-    amqp_exchange_declare(link_library(l), CHANNEL, amqp_cstring_bytes(name),
-                          amqp_cstring_bytes(names[type]), passive, 1, 0, 0, amqp_empty_table);
-    return amqp_get_rpc_reply(link_library(l));
-}
-
-/* Passing over what is missing needs the channel anew: the broker closed it. */
-static bool found_or_missing(struct link *l, amqp_rpc_reply_t reply, struct thing t, bool *missing)
-{
-    *missing = refusal(reply) == AMQP_NOT_FOUND;
-    return *missing ? link_reopen_channel(l) : check(l, reply, "looking for", t);
+    amqp_exchange_declare_t declare = {.exchange = amqp_cstring_bytes(name),
+                                       .type =
+                                           amqp_cstring_bytes(names[type ? *type : EXCHANGE_TOPIC]),
+                                       .passive = !type,
+                                       .durable = 1};
+    struct link_rpc rpc = {.doing = type ? "declaring" : "looking for",
+                           .id = AMQP_EXCHANGE_DECLARE_METHOD,
+                           .method = &declare,
+                           .reply = AMQP_EXCHANGE_DECLARE_OK_METHOD,
+                           .spared = {spared[0], spared[1]}};
+    return ask(l, rpc, (struct thing){"exchange", name}, refused);
 }
 
 static amqp_table_entry_t text_argument(const char *key, const char *value)
@@ -88,45 +89,42 @@ static amqp_table_t queue_arguments(struct link *l, enum queue_type type, const 
 static bool ensure_queue(struct link *l, const char *name, enum queue_type type,
                          const char *parking, bool declare)
 {
-    struct thing t = {"queue", name};
-    amqp_rpc_reply_t reply = declare_queue(l, name, true, amqp_empty_table);
-    bool missing;
-    if (!declare)
-        return check(l, reply, "looking for", t);
-    if (!found_or_missing(l, reply, t, &missing))
+    unsigned refused;
+    if (!declare_queue(l, name, NULL, declare ? may_be_missing : no_is_fatal, &refused))
         return false;
     amqp_table_entry_t entries[ARGUMENTS_MAX];
-    return !missing ||
-           check(l, declare_queue(l, name, false, queue_arguments(l, type, parking, entries)),
-                 "declaring", t);
+    amqp_table_t arguments = queue_arguments(l, type, parking, entries);
+    return !refused || declare_queue(l, name, &arguments, no_is_fatal, &refused);
 }
 
 static bool exchange_exists(struct link *l, const char *name)
 {
-    return check(l, declare_exchange(l, name, true, EXCHANGE_TOPIC), "looking for",
-                 (struct thing){"exchange", name});
+    unsigned refused;
+    return declare_exchange(l, name, NULL, no_is_fatal, &refused);
 }
 
 static bool ensure_exchange(struct link *l, const char *name, enum exchange_type type)
 {
-    struct thing t = {"exchange", name};
-    bool missing;
-    if (!found_or_missing(l, declare_exchange(l, name, true, type), t, &missing))
-        return false;
-    return !missing || check(l, declare_exchange(l, name, false, type), "declaring", t);
+    unsigned refused;
+    return declare_exchange(l, name, NULL, may_be_missing, &refused) &&
+           (!refused || declare_exchange(l, name, &type, no_is_fatal, &refused));
 }
 
 static bool bind_queue(struct link *l, const struct route_config *route)
 {
-    for (size_t i = 0; i < route->from.bindings.count; i++) {
-        amqp_queue_bind(link_library(l), CHANNEL, amqp_cstring_bytes(route->from.queue),
-                        amqp_cstring_bytes(route->from.exchange),
-                        amqp_cstring_bytes(route->from.bindings.items[i]), amqp_empty_table);
-        if (!check(l, amqp_get_rpc_reply(link_library(l)), "binding",
-                   (struct thing){"queue", route->from.queue}))
-            return false;
+    bool bound = true;
+    for (size_t i = 0; bound && i < route->from.bindings.count; i++) {
+        unsigned refused;
+        amqp_queue_bind_t bind = {.queue = amqp_cstring_bytes(route->from.queue),
+                                  .exchange = amqp_cstring_bytes(route->from.exchange),
+                                  .routing_key = amqp_cstring_bytes(route->from.bindings.items[i])};
+        struct link_rpc rpc = {.doing = "binding",
+                               .id = AMQP_QUEUE_BIND_METHOD,
+                               .method = &bind,
+                               .reply = AMQP_QUEUE_BIND_OK_METHOD};
+        bound = ask(l, rpc, (struct thing){"queue", route->from.queue}, &refused);
     }
-    return true;
+    return bound;
 }
 
 static bool ensure_parking(struct link *l, const struct route_config *route)
@@ -150,54 +148,39 @@ static bool ensure_inbound_exchange(struct link *l, const struct route_config *r
            bind_queue(l, route);
 }
 
-bool topology_source(struct link *l, const struct route_config *route, enum link_failure *failure)
+bool topology_source(struct link *l, const struct route_config *route)
 {
-    bool done =
-        ensure_parking(l, route) && ensure_inbound(l, route) && ensure_inbound_exchange(l, route);
-    *failure = link_how_failed(l);
-    return done;
+    return ensure_parking(l, route) && ensure_inbound(l, route) &&
+           ensure_inbound_exchange(l, route);
 }
 
-bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters,
-                           enum link_failure *failure)
+bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters)
 {
     *dead_letters = false;
     if (!route->from.declare || route->from.queue_type != QUEUE_QUORUM)
         return true;
+    unsigned refused;
     amqp_table_entry_t entries[ARGUMENTS_MAX];
-    amqp_rpc_reply_t reply =
-        declare_queue(l, route->from.queue, false,
-                      queue_arguments(l, route->from.queue_type, route->park.queue, entries));
-    *dead_letters = reply.reply_type == AMQP_RESPONSE_NORMAL;
-    bool done;
-    if (refusal(reply) == AMQP_PRECONDITION_FAILED || refusal(reply) == AMQP_ACCESS_REFUSED)
-        done = link_reopen_channel(l);
-    else
-        done = check(l, reply, "declaring", (struct thing){"queue", route->from.queue});
-    *failure = link_how_failed(l);
+    amqp_table_t arguments = queue_arguments(l, route->from.queue_type, route->park.queue, entries);
+    bool done = declare_queue(l, route->from.queue, &arguments, may_differ, &refused);
+    *dead_letters = done && !refused;
     return done;
 }
 
-bool topology_sink(struct link *l, const struct route_config *route, enum link_failure *failure)
+bool topology_sink(struct link *l, const struct route_config *route)
 {
-    bool done = ensure_parking(l, route) &&
-                (route->to.queue ? ensure_queue(l, route->to.queue, route->to.queue_type, NULL,
-                                                route->to.declare)
-                                 : exchange_exists(l, route->to.exchange)) &&
-                (!route->duplicates.exchange || exchange_exists(l, route->duplicates.exchange));
-    *failure = link_how_failed(l);
-    return done;
+    return ensure_parking(l, route) &&
+           (route->to.queue
+                ? ensure_queue(l, route->to.queue, route->to.queue_type, NULL, route->to.declare)
+                : exchange_exists(l, route->to.exchange)) &&
+           (!route->duplicates.exchange || exchange_exists(l, route->duplicates.exchange));
 }
 
-bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists,
-                   enum link_failure *failure)
+bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists)
 {
-    struct thing t = {is_queue ? "queue" : "exchange", name};
-    amqp_rpc_reply_t reply = is_queue ? declare_queue(l, name, true, amqp_empty_table)
-                                      : declare_exchange(l, name, true, EXCHANGE_TOPIC);
-    bool missing = false;
-    bool done = found_or_missing(l, reply, t, &missing);
-    *exists = done && !missing;
-    *failure = link_how_failed(l);
+    unsigned refused;
+    bool done = is_queue ? declare_queue(l, name, NULL, may_be_missing, &refused)
+                         : declare_exchange(l, name, NULL, may_be_missing, &refused);
+    *exists = done && !refused;
     return done;
 }

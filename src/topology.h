@@ -3,8 +3,8 @@
  *
  * `declare: true` looks first, passively: what exists is used as it is, what is missing is made,
  * durable. `declare: false` only looks. The parking queue belongs to the inbound one and follows
- * its `declare`; an exchange to publish to is only looked for. All through rabbitmq-c's RPCs,
- * before link_start().
+ * its `declare`; an exchange to publish to is only looked for. All of them ask the
+ * broker by link_rpc(); false: the link is down, and its error names the queue or exchange.
  */
 #ifndef ONLYONCE_TOPOLOGY_H
 #define ONLYONCE_TOPOLOGY_H
@@ -14,22 +14,22 @@
 
 /* The inbound queue (and its exchange and bindings), and the parking queue, which comes first, as a
  * quorum inbound queue that we make dead-letters to it. */
-bool topology_source(struct link *l, const struct route_config *route, enum link_failure *failure)
+bool topology_source(struct link *l, const struct route_config *route)
     __attribute__((warn_unused_result));
 
 /*
  * Does the inbound queue dead-letter to the parking queue? Known if it is as we would make it,
  * which the broker tells by taking our declaration; of any other queue nothing is known: false.
  */
-bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters,
-                           enum link_failure *failure) __attribute__((warn_unused_result));
+bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters)
+    __attribute__((warn_unused_result));
 
 /* Looks for a queue (or an exchange) and makes nothing, for `onlyonce check`. */
-bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists,
-                   enum link_failure *failure) __attribute__((warn_unused_result));
+bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists)
+    __attribute__((warn_unused_result));
 
 /* The work queue or exchange, and the parking queue. */
-bool topology_sink(struct link *l, const struct route_config *route, enum link_failure *failure)
+bool topology_sink(struct link *l, const struct route_config *route)
     __attribute__((warn_unused_result));
 
 #endif

@@ -201,6 +201,22 @@ static const char *wrong_scheme(const char *text, const char *form, char error[2
     return error;
 }
 
+const char *url_read_listen(const char *text, struct host_port *out)
+{
+    *out = (struct host_port){0};
+    const char *bad = strpbrk(text, "/@?# ") ? "is no ADDRESS:PORT; write 127.0.0.1:8080"
+                      : *text == ':'
+                          ? "has no address; write 127.0.0.1:PORT, or 0.0.0.0:PORT for all"
+                          : read_host(text, strlen(text), out);
+    if (!bad && out->port == 0)
+        bad = "has no port; write 127.0.0.1:8080";
+    if (bad) {
+        free(out->host);
+        *out = (struct host_port){0};
+    }
+    return bad;
+}
+
 /* ---- The broker's ---- */
 
 /* "/", the default virtual host, has every spelling that people use. */

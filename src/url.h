@@ -14,11 +14,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct host_port {
+    char *host; /* a name or an address, IPv6 without its brackets */
+    int port;
+};
+
 struct broker_url {
     char *host; /* a name or an address, IPv6 without its brackets */
     int port;
     char *vhost;
-    char *username; /* NULL: the URL has none */
+    char
+        *username; /* NULL: the URL has none; in a configuration: the client certificate is shown */
     char *password;
     bool tls; /* amqps:// */
 };
@@ -26,11 +32,6 @@ struct broker_url {
 enum store_kind { STORE_REDIS, STORE_SQLITE, STORE_POSTGRES, STORE_MEMORY };
 
 #define URL_SENTINELS_MAX 16
-
-struct host_port {
-    char *host;
-    int port;
-};
 
 struct store_url {
     enum store_kind kind;
@@ -53,6 +54,8 @@ struct store_url {
 /* NULL if `text` was understood, else what is wrong with it (static or owned by `error`). */
 const char *url_read_broker(const char *text, struct broker_url *out, char error[256]);
 const char *url_read_store(const char *text, struct store_url *out, char error[256]);
+/* "ADDRESS:PORT" to listen on. */
+const char *url_read_listen(const char *text, struct host_port *out);
 void url_free_broker(struct broker_url *url);
 void url_free_store(struct store_url *url);
 

@@ -20,13 +20,11 @@
 #define CLOSE_PATIENCE_MS 500  /* for the broker's answer to a close */
 #define DANGERS_EVERY_MS 60000 /* how often the store is asked for what endangers uniqueness */
 
-enum link_name { LINK_STORE, LINK_SINK, LINK_REPLIES, LINK_SOURCE, LINK_COUNT };
-static const char *const link_names[LINK_COUNT] = {"store", "sink", "replies", "source"};
-
 struct worker {
     const struct route_config *route;
     int index;
     struct route_stats *stats;
+    struct vitals *vitals; /* among its route's stats */
 
     struct source *source;
     struct sink *sink;
@@ -39,8 +37,8 @@ struct worker {
     bool source_open; /* as far as relay was told */
     bool sink_open;
     bool replies_open;
-    bool renew_sink; /* to be opened anew once no copy is in flight */
-    bool blocked_said;
+    bool renew_sink;   /* to be opened anew once no copy is in flight */
+    bool blocked_said; /* and shown */
     uint64_t random;
     int64_t next_dangers;
     char *dangers; /* of the store, as they were last found; NULL: never looked for */
@@ -65,6 +63,7 @@ struct worker *worker_new(const struct config *config, const struct route_config
     w->route = route;
     w->index = index;
     w->stats = stats;
+    w->vitals = &stats->workers[index];
     w->source = source_new(config, route);
     w->sink = sink_new(config, route);
     w->replies = route->reply ? sink_new(config, route) : NULL;
@@ -73,7 +72,8 @@ struct worker *worker_new(const struct config *config, const struct route_config
     w->relay =
         relay_new(config, route, w->source, w->sink, w->replies, w->store, &w->session, stats);
     for (size_t i = 0; i < LINK_COUNT; i++)
-        w->outages[i] = (struct outage){.route = route->name, .link = link_names[i]};
+        w->outages[i] =
+            (struct outage){.route = route->name, .link = link_name_text((enum link_name)i)};
     w->random = (uint64_t)clock_now() * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)index + 1;
     w->wake_fd = -1;
     return w;
@@ -98,13 +98,17 @@ void worker_free(struct worker *w)
 
 static void link_is_up(struct worker *w, enum link_name name, const char *to)
 {
-    if (outage_ends(&w->outages[name], to))
-        stats_add(w->stats, STAT_RECONNECTS, 1);
+    vitals_say(w->vitals, name, to);
+    if (!outage_ends(&w->outages[name], to))
+        return;
+    stats_add(w->stats, STAT_RECONNECTS, 1);
+    stats_count(&w->stats->reconnects[name]);
 }
 
 /* The one way out of a connection. */
 static void link_is_down(struct worker *w, enum link_name name, const char *why, bool permanent)
 {
+    vitals_say(w->vitals, name, why);
     if (outage_begins(&w->outages[name], &w->random, why, permanent && !w->stopping))
         w->failed = true;
 }
@@ -155,6 +159,7 @@ static void say_dangers(struct worker *w, int64_t now)
     buffer_free(&lines);
     free(w->dangers);
     w->dangers = found;
+    atomic_store_explicit(&w->vitals->endangered, *found, memory_order_relaxed);
 }
 
 static void keep_store(struct worker *w, int64_t now)
@@ -369,6 +374,31 @@ static int64_t sleep_ms(const struct worker *w, int64_t wait)
     return wait > 0 ? wait : 0;
 }
 
+/* Shows where it stands. Connections are shown as they are, not as they come and go, so that what
+ * is shown cannot drift from them. */
+static void show(struct worker *w)
+{
+    struct vitals *v = w->vitals;
+    const bool up[LINK_COUNT] = {
+        [LINK_STORE] = w->session.open && store_is_open(w->store),
+        [LINK_SINK] = w->sink_open,
+        [LINK_REPLIES] = w->replies_open,
+        [LINK_SOURCE] = w->source_open,
+    };
+    size_t all = 0;
+    for (size_t i = 0; i < LINK_COUNT; i++)
+        atomic_store_explicit(&v->up[i], up[i], memory_order_relaxed);
+    for (size_t p = 0; p < PLACE_GONE; p++) {
+        size_t count = relay_count(w->relay, (enum place)p);
+        all += count;
+        atomic_store_explicit(&v->messages[p], (uint_fast32_t)count, memory_order_relaxed);
+    }
+    atomic_store_explicit(&v->oldest, all ? relay_oldest(w->relay) : 0, memory_order_relaxed);
+    atomic_store_explicit(&v->holding, relay_holding(w->relay), memory_order_relaxed);
+    atomic_store_explicit(&v->blocked, w->blocked_said, memory_order_relaxed);
+    vitals_turn(v, w->done ? 0 : clock_now());
+}
+
 static void grant_wishes(struct worker *w)
 {
     struct relay_wishes wishes = relay_wishes(w->relay);
@@ -380,7 +410,21 @@ static void grant_wishes(struct worker *w)
         give_back(w);
 }
 
-int64_t worker_turn(struct worker *w)
+/* Each of these may wait for its timeouts, which together may be long for one turn: the loop goes
+ * on all the same. */
+static void keep_links(struct worker *w, int64_t now)
+{
+    keep_store(w, now);
+    vitals_turn(w->vitals, clock_now());
+    keep_sink(w, now);
+    vitals_turn(w->vitals, clock_now());
+    keep_replies(w, now);
+    vitals_turn(w->vitals, clock_now());
+    keep_source(w, now);
+    vitals_turn(w->vitals, clock_now());
+}
+
+static int64_t turn(struct worker *w)
 {
     assert(!w->done);
     int64_t now = clock_now();
@@ -392,10 +436,7 @@ int64_t worker_turn(struct worker *w)
         sink_read(w->sink, now);
     if (w->replies_open)
         sink_read(w->replies, now);
-    keep_store(w, now);
-    keep_sink(w, now);
-    keep_replies(w, now);
-    keep_source(w, now);
+    keep_links(w, now);
     say_blocked(w);
     say_dangers(w, now);
     if (w->failed) {
@@ -410,6 +451,13 @@ int64_t worker_turn(struct worker *w)
     }
     bool session_wanted = store_is_open(w->store) && !w->session.open;
     return session_wanted ? 0 : sleep_ms(w, wait);
+}
+
+int64_t worker_turn(struct worker *w)
+{
+    int64_t wait = turn(w);
+    show(w);
+    return wait;
 }
 
 /* ---- The thread ---- */
@@ -453,8 +501,14 @@ bool worker_start(struct worker *w, void (*on_exit)(void *), void *context)
 {
     w->on_exit = on_exit;
     w->context = context;
+    vitals_turn(w->vitals, clock_now());
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return w->wake_fd >= 0 && pthread_create(&w->thread, NULL, run, w) == 0;
+    if (w->wake_fd < 0 || pthread_create(&w->thread, NULL, run, w) != 0)
+        return false;
+    char name[16]; /* as much as the kernel keeps, for people who look at threads */
+    snprintf(name, sizeof name, "%d %s", w->index, w->route->name);
+    pthread_setname_np(w->thread, name);
+    return true;
 }
 
 void worker_ask_to_stop(struct worker *w)

@@ -108,7 +108,7 @@ rig_check "--version" rig_exits 0 rig_onlyonce --version
 rig_check "prints one line" grep -qx 'onlyonce [0-9.]*' "$RIG_DIR/out"
 rig_check "--help names the commands" rig_exits 0 rig_onlyonce --help
 cp "$RIG_DIR/out" "$RIG_DIR/help"
-for command in run check status list complete release key; do
+for command in run check health status list complete release key; do
   rig_check "--help has $command" grep -q "^  *$command " "$RIG_DIR/help"
   rig_check "$command --help" rig_exits 0 rig_onlyonce $command --help
 done

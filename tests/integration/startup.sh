@@ -100,7 +100,7 @@ faults "a variable that is not set" 's/24h/${ONLYONCE_NO_SUCH}/' \
 faults "a file that is not there" 's/24h/${file:\/no\/such}/' 'routes\[0\].window: .*/no/such'
 faults "no YAML" 's/^routes:/routes: ]/' ''
 faults "a second document" 's/^routes:/---\n&/' '.*'
-faults "a field of a later version" 's/^routes:/admin:\n  listen: 127.0.0.1:1\n&/' 'admin: .*'
+faults "an address without a port" 's/^routes:/admin:\n  listen: localhost\n&/' 'admin.listen: has no port'
 faults "three faults in three lines" 's/24h/24/; s/name: pay/name: PAY/; s/message_id/nothing/' \
   'routes\[0\].window: ' 'routes\[0\].name: ' 'routes\[0\].key\[0\]: '
 faults "a broker's URL, whose password is not printed" \

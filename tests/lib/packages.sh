@@ -40,7 +40,7 @@ packages_install() {
 
 packages_for_build() {
   packages_install gcc make cmake pkg-config libc6-dev librabbitmq-dev libhiredis-dev libyaml-dev \
-    libcjson-dev libssl-dev libpq-dev libsqlite3-dev libcmocka-dev
+    libcjson-dev libssl-dev libpq-dev libsqlite3-dev libmicrohttpd-dev libcmocka-dev
 }
 
 packages_for_servers() {
@@ -48,5 +48,6 @@ packages_for_servers() {
 }
 
 packages_for_tests() {
-  packages_install clang clang-format clang-tidy shellcheck amqp-tools jq nodejs socat curl valgrind
+  packages_install clang clang-format clang-tidy shellcheck amqp-tools jq nodejs socat curl valgrind \
+    prometheus
 }

@@ -14,6 +14,7 @@
 #define CONSUME "\0\x3c\0\x14" /* basic.consume, as it stands in its frame */
 
 static char name_host[] = "127.0.0.1";
+static char name_user[] = "guest";
 static char name_vhost[] = "/";
 static char name_route[] = "r";
 static char name_queue[] = "q";
@@ -79,6 +80,8 @@ static void *serve(void *arg)
         shutdown(p->fd, SHUT_RDWR);
     else
         peer_say_all(p, &p->first);
+    if (p->hangs_up)
+        shutdown(p->fd, SHUT_WR);
     while (p->then.len && len < sizeof seen) {
         ssize_t n = recv(p->fd, seen + len, sizeof seen - len, 0);
         if (n <= 0)
@@ -99,8 +102,11 @@ void peer_open(struct peer *p)
     assert_int_equal(bind(p->listener, (struct sockaddr *)&address, size), 0);
     assert_int_equal(listen(p->listener, 1), 0);
     getsockname(p->listener, (struct sockaddr *)&address, &size);
-    p->url = (struct broker_url){
-        .host = name_host, .port = ntohs(address.sin_port), .vhost = name_vhost};
+    p->url = (struct broker_url){.host = name_host,
+                                 .port = ntohs(address.sin_port),
+                                 .vhost = name_vhost,
+                                 .username = name_user,
+                                 .password = name_user};
     p->config.broker.urls.count = 1;
     p->config.broker.parsed = &p->url;
     p->config.broker.heartbeat = 10000;

@@ -22,6 +22,7 @@ struct peer {
     int listener;
     int fd;              /* from peer_serve() on */
     struct buffer first; /* said at once: the login, and what the test adds; nothing: it hangs up */
+    bool hangs_up;       /* behind that */
     struct buffer then;  /* said when it was asked to consume */
     pthread_t thread;
 };

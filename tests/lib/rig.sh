@@ -448,6 +448,26 @@ rig_keep() {
   trap - EXIT INT TERM
 }
 
+# rig_rabbit_tls AUTHORITY CERTIFICATE KEY : before rig_rabbit_start: it listens with TLS, too, at
+# RIG_TLS_PORT. Certificates of clients are asked for, and log in by their common name (EXTERNAL).
+rig_rabbit_tls() {
+  [ -n "${RABBITMQ_NODE_PORT:-}" ] || rig_rabbit_environment
+  rig_port
+  RIG_TLS_PORT=$RIG_PORT
+  echo '[rabbitmq_auth_mechanism_ssl].' >"$RIG_DIR/rabbit/plugins"
+  cat >>"$RIG_DIR/rabbit/rabbitmq.conf" <<END
+listeners.ssl.default = 127.0.0.1:$RIG_TLS_PORT
+ssl_options.cacertfile = $1
+ssl_options.certfile = $2
+ssl_options.keyfile = $3
+ssl_options.verify = verify_peer
+ssl_options.fail_if_no_peer_cert = false
+auth_mechanisms.1 = PLAIN
+auth_mechanisms.2 = EXTERNAL
+ssl_cert_login_from = common_name
+END
+}
+
 trap rig_end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM

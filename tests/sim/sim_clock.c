@@ -16,6 +16,11 @@ int64_t clock_now(void)
     return sim->now;
 }
 
+int64_t clock_micros(void)
+{
+    return sim->now * 1000;
+}
+
 int64_t clock_wall(void)
 {
     return SIM_EPOCH + sim->now + sim->wall_offset;

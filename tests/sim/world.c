@@ -428,7 +428,7 @@ void world_init(struct world *w, uint64_t seed, bool tracing)
     sim = w;
     rng_seed(&w->rng, seed);
     rng_seed(&w->ids, ~seed);
-    stats_init(&w->stats);
+    stats_init(&w->stats, SIM_RELAYS);
     broker_init(&w->broker);
     server_init(&w->store);
     setup_world(w);

@@ -167,7 +167,7 @@ static void test_refusals_are_clear(void **state)
          "looking for queue '" PARKED "' as user 'guest': 404 NOT_FOUND - no queue '" PARKED "'"},
         {"a wrong password", PASSWORD, true, "403 ACCESS_REFUSED"},
         {"a missing vhost", VHOST, true, "530 NOT_ALLOWED - vhost no-such-vhost not found"},
-        {"a closed port", PORT, false, "cannot connect to 127.0.0.1:1: connection refused"},
+        {"a closed port", PORT, false, "cannot connect to 127.0.0.1:1: Connection refused"},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct bench b;

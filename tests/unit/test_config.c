@@ -17,6 +17,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
 
 /* ---- What is read ---- */
 
@@ -321,8 +323,6 @@ static void same_values(const struct option *o, const void *a, const void *b)
 {
     const void *x = (const char *)a + o->offset;
     const void *y = (const char *)b + o->offset;
-    if (o->flags & OPTION_UNSUPPORTED)
-        return;
     switch (o->type) {
     case OPTION_BOOLEAN: assert_memory_equal(x, y, sizeof(bool)); break;
     case OPTION_WORD: assert_memory_equal(x, y, sizeof(int)); break;
@@ -365,6 +365,43 @@ static void without_tls(char *text)
     memmove(scheme + strlen("redis"), scheme + strlen("rediss"), strlen(scheme + strlen("redis")));
 }
 
+/* A certificate, signed by itself, and its key, in one file. */
+static void write_certificate(const char *path)
+{
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    X509 *cert = X509_new();
+    X509_gmtime_adj(X509_getm_notBefore(cert), 0);
+    X509_gmtime_adj(X509_getm_notAfter(cert), 3600);
+    X509_set_pubkey(cert, key);
+    assert_true(X509_sign(cert, key, EVP_sha256()) > 0);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_int_equal(PEM_write_X509(f, cert), 1);
+    assert_int_equal(PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL, NULL), 1);
+    assert_int_equal(fclose(f), 0);
+    EVP_PKEY_free(key);
+    X509_free(cert);
+}
+
+/* The files of certificates and keys that it names are not here, but another. */
+static char *with_certificates(const char *text)
+{
+    static const char *const names[] = {"ca.pem", "relay.pem", "relay.key"};
+    char *out = xstrdup(text);
+    write_certificate(config_secret_path);
+    for (size_t i = 0; i < COUNT(names); i++) {
+        char *name = xasprintf("/etc/onlyonce/%s", names[i]);
+        for (char *at; (at = strstr(out, name));) {
+            char *next =
+                xasprintf("%.*s%s%s", (int)(at - out), out, config_secret_path, at + strlen(name));
+            free(out);
+            out = next;
+        }
+        free(name);
+    }
+    return out;
+}
+
 static void test_example_shows_every_field_and_default(void **state)
 {
     (void)state;
@@ -373,11 +410,12 @@ static void test_example_shows_every_field_and_default(void **state)
     options_missing_from(text, &missing);
     if (missing.len)
         fail_msg("config/onlyonce.yaml: %.*s", (int)missing.len, (const char *)missing.data);
-    char *full = uncommented(text);
+    char *bare = uncommented(text);
+    char *full = with_certificates(bare);
     without_tls(full);
     struct config *a = config_load_good("config/onlyonce.yaml", span_of(text));
     struct config *b = config_load_good("config/onlyonce.yaml, uncommented", span_of(full));
-    assert_true(strlen(full) < strlen(text));
+    assert_true(strlen(bare) < strlen(text));
     for (size_t i = 0; i < options_count; i++) {
         const struct option *o = &options[i];
         if (strncmp(o->path, "broker", 6) == 0)
@@ -395,6 +433,7 @@ static void test_example_shows_every_field_and_default(void **state)
     config_free(a);
     config_free(b);
     free(full);
+    free(bare);
     free(text);
 }
 
@@ -406,7 +445,6 @@ static void test_drift_is_noticed(void **state)
     buffer_add_u8(&missing, 0);
     assert_non_null(
         strstr((const char *)missing.data, "broker.heartbeat: \"heartbeat: 10s\" is missing\n"));
-    assert_null(strstr((const char *)missing.data, "admin"));
     buffer_free(&missing);
 }
 

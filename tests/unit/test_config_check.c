@@ -21,8 +21,26 @@
 #define RESERVED(name) "\"" name "\" begins with \"amq.\", which is reserved; choose another name"
 
 static const struct case_of_fault contradictions[] = {
-    {"TLS", "urls: [\"amqps://h\"]", NULL, NULL,
-     "1: broker.urls[0]: is amqps://, which is not supported by this version; write amqp://"},
+    {"TLS's fields without it", BROKER ", tls: {ca: x}", NULL, NULL,
+     "1: broker.tls.ca: means something only to amqps://; leave it out"},
+    {"half a pair", "urls: [\"amqps://h\"], tls: {cert: x}", NULL, NULL,
+     "1: broker.tls.cert: is one half of a pair; set tls.cert and tls.key, or neither"},
+    {"a file that is not there", "urls: [\"amqps://h\"], tls: {ca: /no/such}", NULL, NULL,
+     "1: broker.tls.ca: /no/such cannot be read: No such file or directory"},
+    {"a certificate that is none", "urls: [\"amqps://h\"], tls: {cert: /dev/null, key: /dev/null}",
+     NULL, NULL, "1: broker.tls.cert: /dev/null holds no certificate in PEM"},
+    {"a store's TLS without it", NULL, STORE ", tls: {verify: false}", NULL,
+     "2: stores[0].tls.verify: means something only to rediss: (PostgreSQL's TLS is parameters of "
+     "its URL: sslmode, sslrootcert); leave it out"},
+    {"half a store's pair", NULL, "name: a, url: \"rediss://h\", tls: {key: x}", NULL,
+     "2: stores[0].tls.key: is one half of a pair; set tls.cert and tls.key, or neither"},
+    {"replicas of a file", NULL, "name: a, url: \"sqlite:/x\", wait_replicas: 1", NULL,
+     "2: stores[0].wait_replicas: means something only to redis:; leave it out"},
+    {"a schema's long name", NULL,
+     "name: a, url: \"postgresql://h/d\", prefix: "
+     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+     NULL,
+     "2: stores[0].prefix: is the name of a schema in PostgreSQL, which has at most 63 bytes"},
     {"one URL of two", "urls: [\"amqp://h\", \"amqp://u:s3cret@h:x\"]", NULL, NULL,
      "1: broker.urls[1]: has a port that is not a number from 1 to 65535; or a username and "
      "password lack their \"@HOST\""},

@@ -116,13 +116,13 @@ static const struct case_of_fault faulty_fields[] = {
      "bindings, queue_type, declare, prefetch, buffer"},
     {"unknown, with a dot", NULL, NULL, ROUTE ", from.queue: x", "3: has an " KNOWN_ROUTE},
     {"unknown, maybe secret", BROKER ", \"amqp://u:s3cret@h\": x", NULL, NULL,
-     "1: has an unknown field; known here: urls, username, password, heartbeat"},
+     "1: has an unknown field; known here: urls, username, password, heartbeat, tls"},
     {"unknown, no text", BROKER ", [a]: x", NULL, NULL,
-     "1: has an unknown field; known here: urls, username, password, heartbeat"},
+     "1: has an unknown field; known here: urls, username, password, heartbeat, tls"},
     {"repeated", NULL, NULL, ROUTE ", name: b",
      "3: routes[0].name: is set twice, here and in line 3; leave one out"},
-    {"of later versions", BROKER ", tls: {ca: x}", NULL, NULL,
-     "1: broker.tls: is not supported by this version"},
+    {"no group", BROKER ", tls: true", NULL, NULL,
+     "1: broker.tls: must be a group of fields: ca, cert, key, verify"},
     {"missing", "heartbeat: 1s", "prefix: x", "scope: x",
      "1: broker.urls: is missing; write, for example, urls: "
      "[\"amqp://rabbitmq:5672/%2f\"]|2: stores[0].name: is missing; write, for example, name: "
@@ -199,7 +199,8 @@ static void test_documents(void **state)
         {"nothing", "", 0, "1: is empty; it needs at least broker, stores and routes"},
         {"comment", "# x\n", 0, "1: is empty; it needs at least broker, stores and routes"},
         {"text", "x\n", 0,
-         "1: must be a group of fields: broker, stores, completions, log, routes|" NO_SECTIONS},
+         "1: must be a group of fields: broker, stores, admin, completions, log, "
+         "routes|" NO_SECTIONS},
         {"no fields", "{}\n", 0, NO_SECTIONS},
         {"empty lists", "broker: {urls: ['amqp://h']}\nstores: []\nroutes: []\n", 0,
          "2: stores: is an empty list; write at least one item|3: routes: is an empty list; write "
@@ -207,9 +208,19 @@ static void test_documents(void **state)
         {"no lists", "broker: {urls: ['amqp://h']}\nstores: {}\nroutes: x\n", 0,
          "2: stores: must be a list; begin each item with \"- name: ...\"|3: routes: must be a "
          "list; begin each item with \"- name: ...\""},
-        {"unsupported groups", "admin: {listen: x}\nlogs: {}\n", 0,
-         "1: admin: is not supported by this version|2: logs: unknown field; known here: broker, "
-         "stores, completions, log, routes|" NO_SECTIONS},
+        {"unknown groups", "admins: {listen: x}\nlogs: {}\n", 0,
+         "1: admins: unknown field; known here: broker, stores, admin, completions, log, routes|"
+         "2: logs: unknown field; known here: broker, stores, admin, completions, log, "
+         "routes|" NO_SECTIONS},
+        {"no port", "admin: {listen: localhost}\n", 0,
+         NO_SECTIONS "|1: admin.listen: has no port; write 127.0.0.1:8080"},
+        {"no address", "admin: {listen: ':80'}\n", 0,
+         NO_SECTIONS
+         "|1: admin.listen: has no address; write 127.0.0.1:PORT, or 0.0.0.0:PORT for all"},
+        {"a URL", "admin: {listen: 'http://h:80'}\n", 0,
+         NO_SECTIONS "|1: admin.listen: is no ADDRESS:PORT; write 127.0.0.1:8080"},
+        {"a token for nothing", "admin: {token: s3cret}\n", 0,
+         NO_SECTIONS "|1: admin.token: means nothing without admin.listen; set that, too"},
         {"NUL", "a: b\nc: \0d\n", 10, "2: contains a NUL byte; a configuration is UTF-8 text"},
         {"second document", "{}\n---\n{}\n", 0,
          "2: a second document begins here; a configuration is one document"},

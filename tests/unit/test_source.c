@@ -111,9 +111,10 @@ static void test_a_refused_consumer_is_not_open(void **state)
     amqp_channel_close_t no = {.reply_code = 403, .reply_text = amqp_cstring_bytes("NO")};
     amqp_channel_close_t later = {.reply_code = 404, .reply_text = amqp_cstring_bytes("x is down")};
     peer_add_method(&then, 1, AMQP_CHANNEL_CLOSE_METHOD, &no);
-    assert_goes_down(&then, false, true, "broker closed the channel: 403 NO");
+    assert_goes_down(&then, false, true, "consuming from queue 'q' as user 'guest': 403 NO");
     peer_add_method(&then, 1, AMQP_CHANNEL_CLOSE_METHOD, &later);
-    assert_goes_down(&then, false, false, "broker closed the channel: 404 x is down");
+    assert_goes_down(&then, false, false,
+                     "consuming from queue 'q' as user 'guest': 404 x is down");
     (void)state;
 }
 

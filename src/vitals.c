@@ -1,0 +1,46 @@
+#include "vitals.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *link_name_text(enum link_name name)
+{
+    static const char *const names[LINK_COUNT] = {
+        [LINK_STORE] = "store",
+        [LINK_SINK] = "sink",
+        [LINK_REPLIES] = "replies",
+        [LINK_SOURCE] = "source",
+    };
+    return names[name];
+}
+
+void vitals_init(struct vitals *v)
+{
+    memset(v, 0, sizeof *v);
+    pthread_mutex_init(&v->lock, NULL);
+}
+
+void vitals_free(struct vitals *v)
+{
+    pthread_mutex_destroy(&v->lock);
+}
+
+void vitals_say(struct vitals *v, enum link_name name, const char *text)
+{
+    pthread_mutex_lock(&v->lock);
+    snprintf(v->texts[name], sizeof v->texts[name], "%s", text);
+    pthread_mutex_unlock(&v->lock);
+}
+
+void vitals_text(struct vitals *v, enum link_name name, char out[VITALS_TEXT_MAX])
+{
+    pthread_mutex_lock(&v->lock);
+    memcpy(out, v->texts[name], VITALS_TEXT_MAX);
+    pthread_mutex_unlock(&v->lock);
+}
+
+int64_t vitals_still(const struct vitals *v, int64_t now)
+{
+    int64_t turned = atomic_load_explicit(&v->turned, memory_order_relaxed);
+    return turned && now > turned ? now - turned : 0;
+}

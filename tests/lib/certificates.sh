@@ -1,0 +1,29 @@
+# shellcheck shell=bash
+# certificates - authorities and certificates for a test, in RIG_DIR/certificates: NAME.pem, and
+# NAME.key, its private key. Source rig.sh first.
+
+CERTIFICATES=$RIG_DIR/certificates
+mkdir -p "$CERTIFICATES"
+
+# cert_authority NAME : one that signs itself.
+cert_authority() {
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=$1" \
+    -keyout "$CERTIFICATES/$1.key" \
+    -out "$CERTIFICATES/$1.pem" >>"$RIG_DIR/certificates.log" 2>&1 || rig_die "authority $1 is made"
+}
+
+# cert_make NAME AUTHORITY COMMON-NAME [SUBJECT-ALT-NAMES [DAYS]] : for instance DNS:localhost,
+# which is the default. With DAYS below 0 it has expired.
+cert_make() {
+  local file=$CERTIFICATES/$1
+  {
+    openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$3" -keyout "$file.key" -out "$file.csr" &&
+      openssl x509 -req -in "$file.csr" -CA "$CERTIFICATES/$2.pem" -CAkey "$CERTIFICATES/$2.key" \
+        -CAcreateserial -days "${5:-2}" -extfile <(echo "subjectAltName=${4:-DNS:localhost}") -out "$file.pem"
+  } >>"$RIG_DIR/certificates.log" 2>&1 || rig_die "certificate $1 is made"
+}
+
+# cert_copy FROM TO : renews TO by FROM.
+cert_copy() {
+  cp "$CERTIFICATES/$1.key" "$CERTIFICATES/$2.key" && cp "$CERTIFICATES/$1.pem" "$CERTIFICATES/$2.pem"
+}
