@@ -26,47 +26,6 @@ static struct content_book *book_of(int key, int content)
     return &sim->book.keys[key].contents[content];
 }
 
-/* ---- What a relay was told ---- */
-
-static bool comes_back(const struct sighting *s)
-{
-    return s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
-}
-
-/* By that record, is the message a duplicate, if its content is the same? */
-static bool is_recorded(const struct sighting *s, const struct record *told)
-{
-    if (comes_back(s))
-        return told->now.state == RECORD_COMPLETED || told->now.number > s->attempt;
-    return s->kind == PARCEL_PLAIN || s->kind == PARCEL_TOO_LARGE || s->kind == PARCEL_OTHER_ROUTE;
-}
-
-static void tell(struct sighting *s, const struct record *told)
-{
-    if (judge_is_content(&told->now, s->content)) {
-        /* Another route's retry is parked. */
-        s->may_be_duplicate = s->may_be_duplicate || s->kind != PARCEL_OTHER_ROUTE;
-        return;
-    }
-    if (!s->may_conflict || told->now.number < s->conflict_number)
-        s->conflict_number = told->now.number;
-    s->may_conflict = true;
-    s->conflict_of_several = s->conflict_of_several || told->now.fingerprint == FINGERPRINT_SEVERAL;
-}
-
-/* A relay was told of a record: which of its messages may it take for duplicates, or for conflicts,
- * from now on? */
-void judge_told(const struct relay_process *r, int key, const struct record *told)
-{
-    if (takes_fingerprints() && told->now.fingerprint == 0)
-        fail("the record of k%d has no fingerprint", key);
-    for (size_t i = 0; i < sim->book.sighting_count; i++) {
-        struct sighting *s = &sim->book.sightings[i];
-        if (s->incarnation == r->incarnation && s->key == key && !s->acked && is_recorded(s, told))
-            tell(s, told);
-    }
-}
-
 /* ---- Where contents are ---- */
 
 /* Is it delivered to somebody (tag 0), or still by this delivery? */
@@ -105,6 +64,50 @@ static int copies_of(int key, int content, const struct sighting *without)
                  exists(without);
     return c->work + c->parking + c->put_back - itself;
 }
+
+/* ---- What a relay was told ---- */
+
+static bool comes_back(const struct sighting *s)
+{
+    return s->kind == PARCEL_RETRY || s->kind == PARCEL_PUT_BACK;
+}
+
+/* By that record, is the message a duplicate, if its content is the same? */
+static bool is_recorded(const struct sighting *s, const struct record *told)
+{
+    if (comes_back(s))
+        return told->now.state == RECORD_COMPLETED || told->now.number > s->attempt;
+    return s->kind == PARCEL_PLAIN || s->kind == PARCEL_TOO_LARGE || s->kind == PARCEL_OTHER_ROUTE;
+}
+
+static void tell(struct sighting *s, const struct record *told)
+{
+    if (judge_is_content(&told->now, s->content)) {
+        /* Another route's retry is parked. */
+        s->may_be_duplicate = s->may_be_duplicate || s->kind != PARCEL_OTHER_ROUTE;
+        s->has_twin = s->has_twin || copies_of(s->key, s->content, s) > 0;
+        return;
+    }
+    if (!s->may_conflict || told->now.number < s->conflict_number)
+        s->conflict_number = told->now.number;
+    s->may_conflict = true;
+    s->conflict_of_several = s->conflict_of_several || told->now.fingerprint == FINGERPRINT_SEVERAL;
+}
+
+/* A relay was told of a record: which of its messages may it take for duplicates, or for conflicts,
+ * from now on? */
+void judge_told(const struct relay_process *r, int key, const struct record *told)
+{
+    if (takes_fingerprints() && told->now.fingerprint == 0)
+        fail("the record of k%d has no fingerprint", key);
+    for (size_t i = 0; i < sim->book.sighting_count; i++) {
+        struct sighting *s = &sim->book.sightings[i];
+        if (s->incarnation == r->incarnation && s->key == key && !s->acked && is_recorded(s, told))
+            tell(s, told);
+    }
+}
+
+/* ---- Where they come from and go to ---- */
 
 void judge_put_back(const struct parcel *p)
 {
@@ -171,13 +174,14 @@ void judge_stored_content(const struct publish *p)
     s->unmarked += is_unmarked(p);
 }
 
-/* A duplicate is one of something: a copy of the same content is there. Unless the store went back
- * to a record that a later one had replaced, and a completion of what that was about came to it. */
+/* A duplicate is one of something: a copy of the same content is there, or was when that was found.
+ * Unless the store went back to a record that a later one had replaced, and a completion of what
+ * that was about came to it. */
 void judge_same_content(const struct relay_process *r, const struct sighting *s)
 {
     if (sim->book.keys[s->key].set_back)
         return;
-    if (takes_fingerprints() && copies_of(s->key, s->content, s) <= 0)
+    if (takes_fingerprints() && !s->has_twin && copies_of(s->key, s->content, s) <= 0)
         fail("r%d takes parcel %llu of k%d for a duplicate, and its content %d is nowhere", r->slot,
              (unsigned long long)s->serial, s->key, s->content);
 }

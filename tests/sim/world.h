@@ -311,6 +311,7 @@ struct sighting {
     bool acked;
     uint32_t incarnation;     /* of the relay */
     bool may_be_duplicate;    /* since the relay was told of a record, after it arrived */
+    bool has_twin;            /* a copy of the same content was there at such a moment */
     bool may_conflict;        /* likewise: of a record of another content, */
     bool conflict_of_several; /* of which nobody knows which of several it is, */
     uint32_t conflict_number; /* with at least this number */
