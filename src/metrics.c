@@ -259,8 +259,7 @@ static const struct {
     {"onlyonce_keys_total", "counter",
      "Messages by the alternative of the key rule that gave their key; (none): they have no key.",
      write_keys},
-    {"onlyonce_events_total", "counter", "What else happened to messages, by event.",
-     write_events},
+    {"onlyonce_events_total", "counter", "What else happened to messages, by event.", write_events},
     {"onlyonce_messages", "gauge", "Messages that the relay has, by the place they are in.",
      write_messages},
     {"onlyonce_oldest_message_seconds", "gauge",
@@ -304,14 +303,14 @@ static void write_reports(const struct report_stats *reports, struct buffer *out
                   load(&reports->parked));
 }
 
-void metrics_write(const struct config *config, const struct route_stats *stats,
+void metrics_write(const struct config *config, struct route_stats *const *stats,
                    const struct report_stats *reports, int64_t now, struct buffer *out)
 {
     write_build(out);
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
         begin(out, metrics[i].name, metrics[i].type, metrics[i].help);
         for (size_t k = 0; k < config->route_count; k++) {
-            const struct writer w = {out, metrics[i].name, &config->routes[k], &stats[k], now};
+            const struct writer w = {out, metrics[i].name, &config->routes[k], stats[k], now};
             metrics[i].write(&w);
         }
     }
