@@ -59,7 +59,7 @@ passes() {
   rig_post --queue "$1.in" --message-id "$2" && rig_takes "$1.work" 1 ".[0].message_id == \"$2\""
 }
 
-rig_redis_start
+rig_redis_start --appendonly no
 rig_rabbit_start
 rig_port
 HTTP=$RIG_PORT
