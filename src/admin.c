@@ -258,7 +258,7 @@ static struct MHD_Daemon *start_daemon(struct admin *a, int fd)
         open_or_closed, a, MHD_OPTION_END);
 }
 
-struct admin *admin_start(const struct config *config, struct route_stats *stats,
+struct admin *admin_start(const struct config *config, struct route_stats *const *stats,
                           struct report_stats *reports, char error[ADMIN_ERROR_MAX])
 {
     bool loopback = false;

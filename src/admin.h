@@ -18,7 +18,7 @@ struct admin;
 
 /* Listens at admin.listen, and serves. `stats` of each route and `reports` (NULL: nobody reports by
  * AMQP) outlive it. NULL: it cannot, and `error` says why. */
-struct admin *admin_start(const struct config *config, struct route_stats *stats,
+struct admin *admin_start(const struct config *config, struct route_stats *const *stats,
                           struct report_stats *reports, char error[ADMIN_ERROR_MAX])
     __attribute__((warn_unused_result));
 /* Ends what is being answered, first; NULL is fine. */

@@ -20,7 +20,8 @@ static_assert(ADMIN_DIGEST_SIZE == SHA256_DIGEST_LENGTH, "the token's digest is 
 /* ---- What is served ---- */
 
 void admin_served_init(struct admin_served *s, const struct config *config,
-                       struct route_stats *stats, struct report_stats *reports, bool loopback)
+                       struct route_stats *const *stats, struct report_stats *reports,
+                       bool loopback)
 {
     *s = (struct admin_served){
         .config = config, .stats = stats, .reports = reports, .loopback = loopback};

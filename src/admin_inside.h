@@ -25,7 +25,7 @@ struct admin_store {
 /* What is served, and to whom. */
 struct admin_served {
     const struct config *config;
-    struct route_stats *stats; /* of each route */
+    struct route_stats *const *stats; /* of each route */
     struct report_stats *reports;
     struct admin_store *stores;       /* of each route */
     bool loopback;                    /* nobody but this host can connect */
@@ -34,7 +34,8 @@ struct admin_served {
 };
 
 void admin_served_init(struct admin_served *s, const struct config *config,
-                       struct route_stats *stats, struct report_stats *reports, bool loopback);
+                       struct route_stats *const *stats, struct report_stats *reports,
+                       bool loopback);
 void admin_served_free(struct admin_served *s);
 
 /* The texts are as they came, percent encoding included; NULL: there is none. */

@@ -42,10 +42,10 @@ void admin_health(struct admin_served *s, const struct admin_request *r, struct 
     int64_t now = clock_now();
     struct buffer text = {0};
     for (size_t i = 0; i < s->config->route_count; i++) {
-        for (size_t k = 0; k < s->stats[i].worker_count; k++) {
+        for (size_t k = 0; k < s->stats[i]->worker_count; k++) {
             char who[128];
             snprintf(who, sizeof who, "worker %zu of route %s", k, s->config->routes[i].name);
-            add_still(&text, who, &s->stats[i].workers[k], now);
+            add_still(&text, who, &s->stats[i]->workers[k], now);
         }
     }
     if (s->reports)
@@ -90,9 +90,9 @@ static cJSON *find_missing(const struct admin_served *s)
     static const size_t needed[] = {LINK_STORE, LINK_SINK, LINK_SOURCE};
     cJSON *missing = cJSON_CreateArray();
     for (size_t i = 0; i < s->config->route_count; i++)
-        for (size_t k = 0; k < s->stats[i].worker_count; k++)
+        for (size_t k = 0; k < s->stats[i]->worker_count; k++)
             for (size_t n = 0; n < sizeof needed / sizeof *needed; n++) {
-                struct vitals *v = &s->stats[i].workers[k];
+                struct vitals *v = &s->stats[i]->workers[k];
                 if (!is_up(v, needed[n]))
                     add_missing(missing, s->config->routes[i].name, k, v, needed[n]);
             }
@@ -213,7 +213,7 @@ void admin_routes(struct admin_served *s, const struct admin_request *r, struct 
     cJSON *object = cJSON_CreateObject();
     cJSON *routes = cJSON_AddArrayToObject(object, "routes");
     for (size_t i = 0; i < s->config->route_count; i++)
-        cJSON_AddItemToArray(routes, describe_route(&s->config->routes[i], &s->stats[i]));
+        cJSON_AddItemToArray(routes, describe_route(&s->config->routes[i], s->stats[i]));
     admin_json(out, 200, object);
 }
 
@@ -229,7 +229,7 @@ static void add_time(cJSON *object, const char *name, int64_t ms)
 void admin_recent(struct admin_served *s, const struct admin_request *r, struct admin_answer *out)
 {
     struct recent_message *recent = xcalloc(RECENT_MAX, sizeof *recent);
-    size_t count = recent_copy(&s->stats[r->route_index].recent, recent);
+    size_t count = recent_copy(&s->stats[r->route_index]->recent, recent);
     cJSON *object = cJSON_CreateObject();
     cJSON_AddStringToObject(object, "route", r->route->name);
     cJSON *messages = cJSON_AddArrayToObject(object, "messages");

@@ -22,6 +22,9 @@ struct completions *completions_new(const struct config *config, struct report_s
     __attribute__((returns_nonnull, warn_unused_result));
 void completions_free(struct completions *c); /* NULL is fine */
 
+/* Before it runs: the broker may say no at the first connect; it tries again. */
+void completions_keep_trying(struct completions *c);
+
 /* The thread. `on_exit` is called from it when it ends: after completions_ask_to_stop(), or because
  * the broker said no at the first connect. */
 bool completions_start(struct completions *c, void (*on_exit)(void *), void *context);

@@ -7,11 +7,15 @@
 #include "options.h"
 
 #include <assert.h>
+#include <openssl/sha.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FILE_LIMIT ((size_t)1024 * 1024)
+
+static_assert(sizeof((struct tls_config *)0)->digest == SHA256_DIGEST_LENGTH,
+              "digests are SHA-256");
 
 struct loading {
     struct config *config;
@@ -249,6 +253,20 @@ static void complete_sections(struct loading *l)
     require_items(l, "routes", config->route_count);
 }
 
+/* Files that cannot be read were faults already. */
+static void digest_files(struct tls_config *t)
+{
+    const char *const files[] = {t->ca, t->cert, t->key};
+    struct buffer all = {0};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char error[256];
+        if (files[i])
+            (void)file_read(files[i], FILE_LIMIT, &all, error);
+    }
+    SHA256(all.data, all.len, t->digest);
+    buffer_free(&all);
+}
+
 /* ---- The whole ---- */
 
 static void load_document(struct loading *l, struct span text)
@@ -259,6 +277,9 @@ static void load_document(struct loading *l, struct span text)
         load_fields(l, &root, "", "", NULL);
         complete_sections(l);
         config_check(l->config, &l->faults);
+        digest_files(&l->config->broker.tls);
+        for (size_t i = 0; i < l->config->store_count; i++)
+            digest_files(&l->config->stores[i].tls);
         l->faults.root = NULL;
     }
     node_free(&root);
@@ -291,10 +312,20 @@ static void free_section(const char *pattern, void *section)
             option_free(o, section);
 }
 
+struct config *config_hold(struct config *config)
+{
+    config->holders++;
+    return config;
+}
+
 void config_free(struct config *config)
 {
     if (!config)
         return;
+    if (config->holders > 0) {
+        config->holders--;
+        return;
+    }
     for (size_t i = 0; config->broker.parsed && i < config->broker.urls.count; i++)
         url_free_broker(&config->broker.parsed[i]);
     free(config->broker.parsed);
@@ -347,4 +378,66 @@ const char *config_queue(const struct config *config, struct span name)
         found = find_name(name, queues, 3);
     }
     return found;
+}
+
+/* ---- What differs ---- */
+
+static bool same_files(const struct tls_config *a, const struct tls_config *b)
+{
+    return memcmp(a->digest, b->digest, sizeof a->digest) == 0;
+}
+
+static bool same_broker(const struct config *a, const struct config *b)
+{
+    return options_same("broker.", &a->broker, &b->broker) &&
+           same_files(&a->broker.tls, &b->broker.tls);
+}
+
+static bool same_store(const struct store_config *a, const struct store_config *b)
+{
+    return options_same("stores[].", a, b) && same_files(&a->tls, &b->tls);
+}
+
+static bool same_route(const struct route_config *a, const struct route_config *b)
+{
+    return options_same("routes[].", a, b) && same_store(a->store_config, b->store_config);
+}
+
+/* All routes, in any order, and who reports. */
+static bool same_routes(const struct config *a, const struct config *b)
+{
+    bool same = a->route_count == b->route_count &&
+                options_same("completions.", &a->completions, &b->completions);
+    for (size_t i = 0; same && i < a->route_count; i++) {
+        const struct route_config *r = config_route(b, a->routes[i].name);
+        same = r && same_route(&a->routes[i], r);
+    }
+    return same;
+}
+
+/* A route that replies minds the names of all queues: it never answers into one of them. */
+bool config_same_route(const struct config *a, const struct route_config *route_a,
+                       const struct config *b, const struct route_config *route_b)
+{
+    return same_broker(a, b) && same_route(route_a, route_b) &&
+           (!route_a->reply || same_routes(a, b));
+}
+
+bool config_same_reports(const struct config *a, const struct config *b)
+{
+    return same_broker(a, b) && same_routes(a, b);
+}
+
+bool config_same_key(const struct route_config *a, const struct route_config *b)
+{
+    bool same = a->key.count == b->key.count;
+    for (size_t i = 0; same && i < a->key.count; i++)
+        same = strcmp(a->key.items[i], b->key.items[i]) == 0;
+    return same;
+}
+
+bool config_same(const struct config *a, const struct config *b)
+{
+    return same_broker(a, b) && same_routes(a, b) && options_same("admin.", &a->admin, &b->admin) &&
+           options_same("log.", &a->log, &b->log);
 }

@@ -50,6 +50,7 @@ struct tls_config {
     char *cert; /* NULL: none is shown; set with key, and only with it */
     char *key;
     bool verify;
+    uint8_t digest[32]; /* of the files' contents, so that renewed ones are noticed */
 };
 
 struct broker_config {
@@ -153,6 +154,7 @@ struct route_config {
 };
 
 struct config {
+    size_t holders; /* besides the first one; of one thread, as is whoever frees it */
     char *file;
     struct broker_config broker;
     struct store_config *stores;
@@ -168,7 +170,9 @@ struct config {
 /* The configuration of `file`, or NULL with at least one line, each ended by '\n', in *errors. */
 struct config *config_load(const char *file, struct buffer *errors)
     __attribute__((warn_unused_result));
-void config_free(struct config *config); /* NULL is fine */
+/* Each holder frees it, and the last one does so indeed. NULL is fine. All from one thread. */
+struct config *config_hold(struct config *config);
+void config_free(struct config *config);
 
 /* The route of that name, or NULL. */
 const struct route_config *config_route(const struct config *config, const char *name);
@@ -176,5 +180,15 @@ const struct route_config *config_route(const struct config *config, const char 
 /* The name, if it is that of an inbound, work or parking queue of any route, or of one of the
  * completions' queues; or NULL. */
 const char *config_queue(const struct config *config, struct span name);
+/*
+ * What a change of the configuration leaves as it is: a route, if nothing differs that it depends
+ * on (its fields, its store's, the broker's, contents of certificates); the taking of reports; how
+ * a route finds keys; all.
+ */
+bool config_same_route(const struct config *a, const struct route_config *route_a,
+                       const struct config *b, const struct route_config *route_b);
+bool config_same_reports(const struct config *a, const struct config *b);
+bool config_same_key(const struct route_config *a, const struct route_config *b);
+bool config_same(const struct config *a, const struct config *b);
 
 #endif

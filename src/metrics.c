@@ -303,14 +303,14 @@ static void write_reports(const struct report_stats *reports, struct buffer *out
                   load(&reports->parked));
 }
 
-void metrics_write(const struct config *config, const struct route_stats *stats,
+void metrics_write(const struct config *config, struct route_stats *const *stats,
                    const struct report_stats *reports, int64_t now, struct buffer *out)
 {
     write_build(out);
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
         begin(out, metrics[i].name, metrics[i].type, metrics[i].help);
         for (size_t k = 0; k < config->route_count; k++) {
-            const struct writer w = {out, metrics[i].name, &config->routes[k], &stats[k], now};
+            const struct writer w = {out, metrics[i].name, &config->routes[k], stats[k], now};
             metrics[i].write(&w);
         }
     }

@@ -14,7 +14,7 @@
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
 /* `stats` of each route; `reports` NULL: nobody reports by AMQP. `now` is clock_now(). */
-void metrics_write(const struct config *config, const struct route_stats *stats,
+void metrics_write(const struct config *config, struct route_stats *const *stats,
                    const struct report_stats *reports, int64_t now, struct buffer *out);
 
 #endif

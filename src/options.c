@@ -474,6 +474,47 @@ void option_free(const struct option *o, void *section)
     }
 }
 
+static bool same_texts(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool same_lists(const struct strings *a, const struct strings *b)
+{
+    bool same = a->count == b->count;
+    for (size_t i = 0; same && i < a->count; i++)
+        same = same_texts(a->items[i], b->items[i]);
+    return same;
+}
+
+static bool same_values(const struct option *o, const void *a, const void *b)
+{
+    switch (o->type) {
+    case OPTION_TEXT:
+    case OPTION_NAME:
+    case OPTION_ENTITY:
+    case OPTION_PREFIX:
+        return o->flags & OPTION_LIST ? same_lists(a, b)
+                                      : same_texts(*(char *const *)a, *(char *const *)b);
+    case OPTION_NUMBER:
+    case OPTION_DURATION:
+    case OPTION_SIZE: return memcmp(a, b, sizeof(int64_t)) == 0;
+    case OPTION_BOOLEAN: return *(const bool *)a == *(const bool *)b;
+    case OPTION_WORD: return memcmp(a, b, sizeof(int)) == 0;
+    }
+    panic("option %s has no type", o->path);
+}
+
+bool options_same(const char *section, const void *a, const void *b)
+{
+    size_t len = strlen(section);
+    for (const struct option *o = options; o < options + options_count; o++)
+        if (strncmp(o->path, section, len) == 0 &&
+            !same_values(o, (const char *)a + o->offset, (const char *)b + o->offset))
+            return false;
+    return true;
+}
+
 /* ---- Documentation ---- */
 
 /* Text as troff wants it: a minus is no hyphen. */

@@ -69,6 +69,10 @@ const char *option_read(const struct option *o, const char *text, void *section,
 /* Frees what option_read() allocated. */
 void option_free(const struct option *o, void *section);
 
+/* Whether all values of the rows whose path begins with `section` ("routes[].") are the same in two
+ * structs. */
+bool options_same(const char *section, const void *a, const void *b);
+
 /* Adds the fields as a part of the manual page (man macros). */
 void options_print(struct buffer *out);
 

@@ -24,20 +24,31 @@ const char *stats_help(enum stat stat)
     return rows[stat].help;
 }
 
-void stats_init(struct route_stats *s, size_t workers)
+static void free_workers(struct route_stats *s)
 {
-    memset(s, 0, sizeof *s);
-    recent_init(&s->recent);
+    for (size_t i = 0; i < s->worker_count; i++)
+        vitals_free(&s->workers[i]);
+    free(s->workers);
+}
+
+void stats_set_workers(struct route_stats *s, size_t workers)
+{
+    free_workers(s);
     s->workers = xcalloc(workers, sizeof *s->workers);
     s->worker_count = workers;
     for (size_t i = 0; i < workers; i++)
         vitals_init(&s->workers[i]);
 }
 
+void stats_init(struct route_stats *s, size_t workers)
+{
+    memset(s, 0, sizeof *s);
+    recent_init(&s->recent);
+    stats_set_workers(s, workers);
+}
+
 void stats_free(struct route_stats *s)
 {
     recent_free(&s->recent);
-    for (size_t i = 0; i < s->worker_count; i++)
-        vitals_free(&s->workers[i]);
-    free(s->workers);
+    free_workers(s);
 }

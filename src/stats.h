@@ -74,6 +74,8 @@ struct report_stats {
 };
 
 void stats_init(struct route_stats *s, size_t workers);
+/* The route goes on with so many workers: the counters stay, and the former workers' vitals go. */
+void stats_set_workers(struct route_stats *s, size_t workers);
 void stats_free(struct route_stats *s);
 
 static inline void stats_add(struct route_stats *s, enum stat stat, uint64_t n)

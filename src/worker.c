@@ -94,6 +94,12 @@ void worker_free(struct worker *w)
     free(w);
 }
 
+void worker_keep_trying(struct worker *w)
+{
+    for (size_t i = 0; i < LINK_COUNT; i++)
+        w->outages[i].ever_up = true;
+}
+
 /* ---- Connections ---- */
 
 static void link_is_up(struct worker *w, enum link_name name, const char *to)

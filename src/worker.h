@@ -22,6 +22,9 @@ struct worker *worker_new(const struct config *config, const struct route_config
     __attribute__((returns_nonnull, warn_unused_result));
 void worker_free(struct worker *w); /* drops everything at once, as a crash would */
 
+/* Before it runs: the broker and the store may say no at the first connect; it tries again. */
+void worker_keep_trying(struct worker *w);
+
 /* One turn of the loop; how many ms it may sleep before the next one. */
 int64_t worker_turn(struct worker *w);
 

@@ -32,8 +32,6 @@ static const struct case_of_fault contradictions[] = {
     {"a store's TLS without it", NULL, STORE ", tls: {verify: false}", NULL,
      "2: stores[0].tls.verify: means something only to rediss: (PostgreSQL's TLS is parameters of "
      "its URL: sslmode, sslrootcert); leave it out"},
-    {"half a store's pair", NULL, "name: a, url: \"rediss://h\", tls: {key: x}", NULL,
-     "2: stores[0].tls.key: is one half of a pair; set tls.cert and tls.key, or neither"},
     {"replicas of a file", NULL, "name: a, url: \"sqlite:/x\", wait_replicas: 1", NULL,
      "2: stores[0].wait_replicas: means something only to redis:; leave it out"},
     {"a schema's long name", NULL,
