@@ -53,6 +53,11 @@ int64_t clock_now(void)
     return world.now;
 }
 
+int64_t clock_micros(void)
+{
+    return world.now * 1000;
+}
+
 int64_t clock_wall(void)
 {
     return NOW + world.now;
@@ -507,7 +512,7 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     log_setup(LOG_LEVEL_ERROR, LOG_FORMAT_LOGFMT);
     struct route_stats *stats = xcalloc(1, sizeof *stats);
-    stats_init(stats);
+    stats_init(stats, 1);
     struct worker *w = worker_new(config, &config->routes[0], 0, stats);
     while (world.acked < count) {
         (void)worker_turn(w);

@@ -29,6 +29,7 @@ struct bench {
     struct route_config route;
     struct config config;
     struct route_stats stats;
+    struct route_stats *all_stats; /* a list of one */
     struct report_stats reports;
     struct admin_served served;
     struct admin_answer answer;
@@ -52,8 +53,9 @@ static int set_up(void **state)
     b->route.park.queue = queue_name;
     b->config = (struct config){.routes = &b->route, .route_count = 1};
     stats_init(&b->stats, 2);
+    b->all_stats = &b->stats;
     vitals_init(&b->reports.vitals);
-    admin_served_init(&b->served, &b->config, &b->stats, &b->reports, true);
+    admin_served_init(&b->served, &b->config, &b->all_stats, &b->reports, true);
     *state = b;
     return 0;
 }
@@ -95,7 +97,7 @@ static void serve_as(struct bench *b, bool loopback, bool with_token)
 {
     admin_served_free(&b->served);
     b->config.admin.token = with_token ? token : NULL;
-    admin_served_init(&b->served, &b->config, &b->stats, &b->reports, loopback);
+    admin_served_init(&b->served, &b->config, &b->all_stats, &b->reports, loopback);
 }
 
 static void who_may(void **state)
