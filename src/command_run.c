@@ -205,6 +205,18 @@ static bool run(struct daemon *d, int signal_fd)
     return ok && !fleet_has_failed(d->fleet);
 }
 
+/* A configuration may take secrets from the environment. What tools list as a process's, or a
+ * crashed one's, environment is the memory that it began with, so that is emptied; getenv() finds
+ * copies. */
+static void hide_environment(void)
+{
+    for (char **e = environ; *e; e++) {
+        char *copy = xstrdup(*e);
+        explicit_bzero(*e, strlen(*e));
+        *e = copy;
+    }
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     if (key == ARGP_KEY_INIT)
@@ -222,6 +234,7 @@ int command_run(int argc, char **argv)
                                      .children = children};
     const char *file = NULL;
     argp_parse(&argp, argc, argv, 0, NULL, &file);
+    hide_environment();
     struct config *config = command_config(file);
     if (!config)
         return EXIT_USAGE;

@@ -43,15 +43,35 @@ bool outage_ends(struct outage *o, const char *to)
     return again;
 }
 
+/* FNV-1a. */
+static uint64_t hash_of(const char *text)
+{
+    uint64_t hash = 14695981039346656037U;
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211U;
+    return hash;
+}
+
+/* A broker that was restarted may come back with another password: that is worth a line, too. */
+static void say_why(struct outage *o, const char *why)
+{
+    if (o->since && o->said == hash_of(why))
+        return;
+    LOG_WARNING(o->since     ? "still not connected"
+                : o->ever_up ? "connection lost, reconnecting"
+                             : "cannot connect yet, trying on",
+                "route", o->route, "link", o->link, "why", why, NULL);
+    o->said = hash_of(why);
+}
+
 bool outage_begins(struct outage *o, uint64_t *random, const char *why, bool permanent)
 {
     bool hopeless = permanent && !o->ever_up;
     int64_t now = clock_now();
     if (hopeless)
         LOG_ERROR("cannot start", "route", o->route, "link", o->link, "why", why, NULL);
-    else if (!o->since)
-        LOG_WARNING(o->ever_up ? "connection lost, reconnecting" : "cannot connect yet, trying on",
-                    "route", o->route, "link", o->link, "why", why, NULL);
+    else
+        say_why(o, why);
     if (o->up_since && now - o->up_since >= STABLE_MS)
         o->tries = 0;
     if (!o->since)

@@ -1,6 +1,6 @@
 /*
- * outage - one connection's ups and downs: said in the log once at both edges, with exponential
- * backoff and jitter between the attempts.
+ * outage - one connection's ups and downs: said in the log at both edges, and in between where the
+ * reason becomes another one, with exponential backoff and jitter between the attempts.
  */
 #ifndef ONLYONCE_OUTAGE_H
 #define ONLYONCE_OUTAGE_H
@@ -14,6 +14,7 @@ struct outage {
     int64_t next_try;  /* clock_now() */
     int64_t since;     /* of the outage; 0: there is none, or none was said yet */
     int64_t up_since;
+    uint64_t said; /* the reason that was said last, as a hash */
     uint32_t tries;
     bool ever_up;
 };
@@ -22,9 +23,9 @@ struct outage {
 bool outage_ends(struct outage *o, const char *to);
 
 /*
- * The connection is down: says why, once an outage, and sets the time of the next try. True: it
- * never was up, and trying again will not help (`permanent`). *random is the state of the jitter,
- * never 0.
+ * The connection is down: says why, once for each reason in a row, and sets the time of the next
+ * try. True: it never was up, and trying again will not help (`permanent`). *random is the state of
+ * the jitter, never 0.
  */
 bool outage_begins(struct outage *o, uint64_t *random, const char *why, bool permanent);
 
