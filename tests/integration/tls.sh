@@ -71,12 +71,6 @@ is_fault() {
   rig_check "configuration: $1: in one line" eval "[ \$(wc -l <'$RIG_DIR/err') = 1 ] && grep -qE '$3' '$RIG_DIR/err'"
 }
 
-says() {
-  rig_wait_until "grep -qE '$2' '$RIG_DIR/$1.log'" 20 && return 0
-  tail -n 5 "$RIG_DIR/$1.log"
-  return 1
-}
-
 cert_authority ours
 cert_authority other
 cert_make good ours rabbit
@@ -127,8 +121,6 @@ rig_check "stopped and started again: all arrive, each once" in_place 4000 c- --
 
 cert_copy late server
 rig_rabbit_restart
-rig_check "the broker comes back with an expired certificate: said" \
-  says relay 'certificate has expired on [0-9-]{10} [0-9:]{5} UTC'
 ends "an expired certificate" "amqps://$GUEST$TLS" "$OURS" "its certificate has expired on "
 rig_check "the relay goes on" rig_relay_is_running relay
 cert_copy good server

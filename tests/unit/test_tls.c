@@ -24,7 +24,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define DAY (24 * 60 * 60)
+#define DAY 86400L
 #define MUCH ((size_t)4 * 1024 * 1024)
 
 static char folder[] = "/tmp/onlyonce-test-XXXXXX";
