@@ -42,6 +42,10 @@ in_place() {
       --max-parked 0 "$@"
 }
 
+none_pending() {
+  rig_onlyonce list -c "$CONFIG" pay --state pending >"$RIG_DIR/pending" && [ ! -s "$RIG_DIR/pending" ]
+}
+
 # refuses NAME URL TLS-FIELDS REGEX : check --connect says so, in one line.
 refuses() {
   configure "$2" "$3" >"$BAD"
@@ -108,6 +112,7 @@ rig_wait_depth pay.work 1000 30
 rig_relay_kill relay
 rig_relay_start relay "$CONFIG"
 wait $loader
+rig_wait_until none_pending 30 # what was in doubt comes last
 rig_check "killed and started again: none is lost, none comes twice unmarked" in_place 4000 b- --max-marked 1000
 rig_load --queue pay.in --count 4000 --prefix c- >/dev/null &
 loader=$!
