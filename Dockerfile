@@ -19,6 +19,7 @@ FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends \
       librabbitmq4 libhiredis0.14 libyaml-0-2 libcjson1 libmicrohttpd12 libssl3 libpq5 libsqlite3-0 \
+      ca-certificates \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --system --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin onlyonce \
  && install -d -o onlyonce -g onlyonce -m 750 /var/lib/onlyonce

@@ -68,6 +68,10 @@ static void check_tls(struct check *c, struct path (*path_of)(size_t index, cons
     char error[TLS_ERROR_MAX];
     if (used && !tls->cert == !tls->key && tls_check(tls, &field, error))
         faults_add(c->faults, path_of(index, field).text, "%s", error);
+    struct path verify = path_of(index, "tls.verify");
+    if (used && !tls->verify && is_set(c, verify))
+        warn(c, faults_line(c->faults, verify.text,
+                            "is false: anybody can pose as the server, and read the password"));
 }
 
 static struct path broker_path(size_t index, const char *field)

@@ -11,7 +11,7 @@ static void copy_plain(struct span text, char *out, size_t size)
 {
     size_t len = text.len < size ? text.len : size - 1;
     for (size_t i = 0; i < len; i++)
-        out[i] = text.data[i] >= ' ' && text.data[i] < 0x7f ? (char)text.data[i] : '?';
+        out[i] = (char)(text.data[i] >= ' ' && text.data[i] < 0x7f ? text.data[i] : '?');
     out[len] = '\0';
 }
 

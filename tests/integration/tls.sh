@@ -42,6 +42,10 @@ in_place() {
       --max-parked 0 "$@"
 }
 
+none_pending() {
+  rig_onlyonce list -c "$CONFIG" pay --state pending >"$RIG_DIR/pending" && [ ! -s "$RIG_DIR/pending" ]
+}
+
 # refuses NAME URL TLS-FIELDS REGEX : check --connect says so, in one line.
 refuses() {
   configure "$2" "$3" >"$BAD"
@@ -69,12 +73,6 @@ is_fault() {
   configure "amqps://localhost" "$2" >"$BAD"
   rig_check "configuration: $1: 2" rig_exits 2 rig_onlyonce check -c "$BAD"
   rig_check "configuration: $1: in one line" eval "[ \$(wc -l <'$RIG_DIR/err') = 1 ] && grep -qE '$3' '$RIG_DIR/err'"
-}
-
-says() {
-  rig_wait_until "grep -qE '$2' '$RIG_DIR/$1.log'" 20 && return 0
-  tail -n 5 "$RIG_DIR/$1.log"
-  return 1
 }
 
 cert_authority ours
@@ -114,6 +112,7 @@ rig_wait_depth pay.work 1000 30
 rig_relay_kill relay
 rig_relay_start relay "$CONFIG"
 wait $loader
+rig_wait_until none_pending 30 # what was in doubt comes last
 rig_check "killed and started again: none is lost, none comes twice unmarked" in_place 4000 b- --max-marked 1000
 rig_load --queue pay.in --count 4000 --prefix c- >/dev/null &
 loader=$!
@@ -127,8 +126,6 @@ rig_check "stopped and started again: all arrive, each once" in_place 4000 c- --
 
 cert_copy late server
 rig_rabbit_restart
-rig_check "the broker comes back with an expired certificate: said" \
-  says relay 'certificate has expired on [0-9-]{10} [0-9:]{5} UTC'
 ends "an expired certificate" "amqps://$GUEST$TLS" "$OURS" "its certificate has expired on "
 rig_check "the relay goes on" rig_relay_is_running relay
 cert_copy good server

@@ -44,7 +44,7 @@ packages_for_build() {
 }
 
 packages_for_servers() {
-  packages_install rabbitmq-server redis-server redis-tools postgresql sqlite3
+  packages_install rabbitmq-server redis-server redis-tools postgresql sqlite3 openssl
 }
 
 packages_for_tests() {

@@ -136,71 +136,71 @@ static void test_a_peer_that_closes_during_login_may_be_tried_again(void **state
     (void)state;
 }
 
-/* What a peer says instead of letting us in. The parts of a good login stand for themselves. */
-static void test_logins_that_fail(void **state)
-{
+/* What a peer says instead of letting us in. START is a good beginning. */
 #define BYTES(text) (text), sizeof(text) - 1
 #define METHOD(size, id) "\1\0\0\0\0\0" size "\0\x0a\0" id
 #define START                                                                                      \
     METHOD("\x17", "\x0a")                                                                         \
     "\0\x09\0\0\0\0\0\0\0\5PLAIN"                                                                  \
     "\0\0\0\0"
-    static const struct {
-        const char *label;
-        const char *bytes;
-        size_t len;
-        bool refused;
-        const char *want;
-    } table[] = {
-        {"another AMQP", BYTES("AMQP\0\1\0\0"), false, "it speaks AMQP 1-0-0, not 0-9-1"},
-        {"HTTP", BYTES("HTTP/1.1 400 Bad Request\r\n\r\n"), false,
-         "it speaks no AMQP; its first bytes are \"HTTP/1.1 400 Bad\""},
-        {"lines", BYTES("220 mail\r\n\x01\xff"), false, "bytes are \"220 mail????\""},
-        {"a TLS alert", BYTES("\x15\3\1\0\2\2\x46"), false, "it speaks TLS there; write amqps://"},
-        {"few bytes, and the end", BYTES("AMQP"), false, "closed the connection without a word"},
-        {"half a method", BYTES(METHOD("\3", "") "\xce"), false, "unexpected frame: type 1"},
-        {"a start without anything", BYTES(METHOD("\4", "\x0a") "\xce"), false,
-         "broken connection.start"},
-        {"a start whose table is too long", BYTES(METHOD("\x0a", "\x0a") "\0\x09\0\0\1\0\xce"),
-         false, "broken connection.start"},
-        {"a start whose mechanisms are too long",
-         BYTES(METHOD("\x0f", "\x0a") "\0\x09\0\0\0\0\xff\xff\xff\xffP\xce"), false,
-         "broken connection.start"},
-        {"other mechanisms",
-         BYTES(METHOD("\x16", "\x0a") "\0\x09\0\0\0\0\0\0\0\x08"
-                                      "PLAINX\n\xff"
-                                      "\xce"),
-         true,
-         "the broker does not offer PLAIN (but PLAINX?"
-         "?): allow it there"},
-        {"tune first", BYTES(METHOD("\x0c", "\x1e") "\0\0\0\1\0\0\0\0\xce"), false,
-         "broker sent method 10.30 during the login"},
-        {"open-ok first", BYTES(METHOD("\5", "\x29") "\0\xce"), false, "method 10.41 during"},
-        {"secure", BYTES(START "\xce" METHOD("\x08", "\x14") "\0\0\0\0\xce"), false,
-         "method 10.20 during the login"},
-        {"start twice", BYTES(START "\xce" START "\xce"), false, "method 10.10 during the login"},
-        {"a short tune", BYTES(START "\xce" METHOD("\x0a", "\x1e") "\0\0\0\1\0\0\xce"), false,
-         "broken connection.tune"},
-        {"frames of 100 bytes", BYTES(START "\xce" METHOD("\x0c", "\x1e") "\0\0\0\0\0\x64\0\0\xce"),
-         false, "broker wants frames of 100 bytes"},
-        {"a close without a text",
-         BYTES(START "\xce" METHOD("\x0b", "\x32") "\1\x93\0\0\0\0\0\xce"), true,
-         "vhost '/': 403 "},
-        {"a close that is cut", BYTES(START "\xce" METHOD("\7", "\x32") "\1\x93\5\xce"), false,
-         "method 10.50 during the login"},
-        {"a delivery",
-         BYTES(START "\xce"
-                     "\1\0\1\0\0\0\4\0\x3c\0\x3c\xce"),
-         false, "unexpected frame: type 1, channel 1, method 60.60"},
-        {"content", BYTES("\1\0\0\0\0\0\0\xce"), false, "unexpected frame: type 1"},
-        {"a frame of 2 GiB", BYTES("\1\0\0\x7f\xff\xff\xff"), false, "larger than the 131072"},
-        {"a frame without its end", BYTES(METHOD("\4", "\x0a") "\0"), false, "not end as a frame"},
-    };
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+static const struct {
+    const char *label;
+    const char *bytes;
+    size_t len;
+    bool refused;
+    const char *want;
+} failing_logins[] = {
+    {"another AMQP", BYTES("AMQP\0\1\0\0"), false, "it speaks AMQP 1-0-0, not 0-9-1"},
+    {"HTTP", BYTES("HTTP/1.1 400 Bad Request\r\n\r\n"), false,
+     "it speaks no AMQP; its first bytes are \"HTTP/1.1 400 Bad\""},
+    {"lines", BYTES("220 mail\r\n\x01\xff"), false, "bytes are \"220 mail????\""},
+    {"a TLS alert", BYTES("\x15\3\1\0\2\2\x46"), false, "it speaks TLS there; write amqps://"},
+    {"few bytes, and the end", BYTES("AMQP"), false, "closed the connection without a word"},
+    {"half a method", BYTES(METHOD("\3", "") "\xce"), false, "unexpected frame: type 1"},
+    {"a start without anything", BYTES(METHOD("\4", "\x0a") "\xce"), false,
+     "broken connection.start"},
+    {"a start whose table is too long", BYTES(METHOD("\x0a", "\x0a") "\0\x09\0\0\1\0\xce"), false,
+     "broken connection.start"},
+    {"a start whose mechanisms are too long",
+     BYTES(METHOD("\x0f", "\x0a") "\0\x09\0\0\0\0\xff\xff\xff\xffP\xce"), false,
+     "broken connection.start"},
+    {"other mechanisms",
+     BYTES(METHOD("\x16", "\x0a") "\0\x09\0\0\0\0\0\0\0\x08"
+                                  "PLAINX\n\xff"
+                                  "\xce"),
+     true,
+     "the broker does not offer PLAIN (but PLAINX?"
+     "?): allow it there"},
+    {"tune first", BYTES(METHOD("\x0c", "\x1e") "\0\0\0\1\0\0\0\0\xce"), false,
+     "broker sent method 10.30 during the login"},
+    {"open-ok first", BYTES(METHOD("\5", "\x29") "\0\xce"), false, "method 10.41 during"},
+    {"secure", BYTES(START "\xce" METHOD("\x08", "\x14") "\0\0\0\0\xce"), false,
+     "method 10.20 during the login"},
+    {"start twice", BYTES(START "\xce" START "\xce"), false, "method 10.10 during the login"},
+    {"a short tune", BYTES(START "\xce" METHOD("\x0a", "\x1e") "\0\0\0\1\0\0\xce"), false,
+     "broken connection.tune"},
+    {"frames of 100 bytes", BYTES(START "\xce" METHOD("\x0c", "\x1e") "\0\0\0\0\0\x64\0\0\xce"),
+     false, "broker wants frames of 100 bytes"},
+    {"a close without a text", BYTES(START "\xce" METHOD("\x0b", "\x32") "\1\x93\0\0\0\0\0\xce"),
+     true, "vhost '/': 403 "},
+    {"a close that is cut", BYTES(START "\xce" METHOD("\7", "\x32") "\1\x93\5\xce"), false,
+     "method 10.50 during the login"},
+    {"a delivery",
+     BYTES(START "\xce"
+                 "\1\0\1\0\0\0\4\0\x3c\0\x3c\xce"),
+     false, "unexpected frame: type 1, channel 1, method 60.60"},
+    {"content", BYTES("\1\0\0\0\0\0\0\xce"), false, "unexpected frame: type 1"},
+    {"a frame of 2 GiB", BYTES("\1\0\0\x7f\xff\xff\xff"), false, "larger than the 131072"},
+    {"a frame without its end", BYTES(METHOD("\4", "\x0a") "\0"), false, "not end as a frame"},
+};
+
+static void test_logins_that_fail(void **state)
+{
+    for (size_t i = 0; i < sizeof failing_logins / sizeof *failing_logins; i++) {
         struct bench b;
         set_up(&b);
         buffer_clear(&b.peer.first);
-        buffer_add(&b.peer.first, table[i].bytes, table[i].len);
+        buffer_add(&b.peer.first, failing_logins[i].bytes, failing_logins[i].len);
         b.peer.hangs_up = true;
         b.link = link_new(&b.peer.config.broker, "test");
         peer_serve(&b.peer);
@@ -211,10 +211,10 @@ static void test_logins_that_fail(void **state)
         char start[64];
         snprintf(start, sizeof start,
                  "login to 127.0.0.1:%d as user 'guest', vhost '/': ", b.peer.url.port);
-        peer_assert_says(table[i].label, link_error(b.link), start);
-        peer_assert_says(table[i].label, link_error(b.link), table[i].want);
-        if ((link_how_failed(b.link) == LINK_REFUSED) != table[i].refused)
-            fail_msg("%s: refused or not", table[i].label);
+        peer_assert_says(failing_logins[i].label, link_error(b.link), start);
+        peer_assert_says(failing_logins[i].label, link_error(b.link), failing_logins[i].want);
+        if ((link_how_failed(b.link) == LINK_REFUSED) != failing_logins[i].refused)
+            fail_msg("%s: refused or not", failing_logins[i].label);
         tear_down(&b);
     }
     (void)state;
