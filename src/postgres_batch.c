@@ -340,12 +340,11 @@ bool postgres_batch_run(struct postgres_batch *b, struct postgres_link *l, const
         collect_changes(b);
         if (!put_changes(b, l, session))
             return false;
-        /* Twice as much as what comes, so that what has expired never piles up. Last, as it locks
-         * records in no order; it waits for nobody. */
-        postgres_bind_number(l, (int64_t)(2 * b->change_count));
-        if (!postgres_put(l, PG_SWEEP) || !postgres_exchange(l, results, before + 2))
+        /* Last, as it locks records in no order; it waits for nobody. */
+        if (!postgres_put_sweep(l, b->change_count) || !postgres_exchange(l, results, before + 2))
             return false;
         bool good = take_answer(b, l, results[before], &done);
+        postgres_take_sweep(l, results[before + 1]);
         for (size_t i = 0; i < before + 2; i++)
             PQclear(results[i]);
         if (!good)

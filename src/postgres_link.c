@@ -191,6 +191,13 @@ void postgres_bind_number(struct postgres_link *l, int64_t number)
     buffer_add_u64(bind(l, false), (uint64_t)number);
 }
 
+void postgres_bind_page(struct postgres_link *l, int64_t page)
+{
+    struct buffer *tid = bind(l, false);
+    buffer_add_u32(tid, page < UINT32_MAX ? (uint32_t)page : UINT32_MAX);
+    buffer_add_u16(tid, 0);
+}
+
 /* An array in PostgreSQL's binary form: dimensions, "has NULLs", type; for the dimension its size
  * and first index; then each element behind its length. */
 static struct buffer *bind_array(struct postgres_link *l, uint32_t type, size_t count)

@@ -46,6 +46,12 @@ enum postgres_statement {
 #define PG_PARAMETERS_MAX 6
 #define PG_BATCH_MAX 5 /* statements of one exchange */
 
+/* Where the next sweep of a table begins. */
+struct postgres_sweep {
+    int64_t next;  /* page */
+    int64_t pages; /* of the table; 0: not known yet */
+};
+
 struct postgres_link {
     struct store *store; /* whose errors, clock and description these are */
     const struct store_config *config;
@@ -58,6 +64,8 @@ struct postgres_link {
     size_t first_host;         /* of the URL's: the one to try first */
     bool refused;              /* an error that trying again will not cure */
     bool exists;               /* 23505: what was to be made exists already */
+    struct postgres_sweep records;
+    struct postgres_sweep results;
     /* Of the statement that is put together; the memory is used again. */
     struct buffer parameters[PG_PARAMETERS_MAX];
     bool nulls[PG_PARAMETERS_MAX];
@@ -79,6 +87,7 @@ void postgres_begin(struct postgres_link *l);
 void postgres_bind_text(struct postgres_link *l, const char *text);  /* NULL: SQL's NULL */
 void postgres_bind_span(struct postgres_link *l, struct span bytes); /* text or bytes */
 void postgres_bind_number(struct postgres_link *l, int64_t number);
+void postgres_bind_page(struct postgres_link *l, int64_t page); /* a tid: the page's start */
 
 /* An array, whose elements are added before anything else is bound. */
 struct buffer *postgres_bind_texts(struct postgres_link *l, size_t count);
@@ -115,7 +124,7 @@ bool postgres_refuse(struct postgres_link *l, const char *fmt, ...)
 
 /* ---- postgres_open.c and what it needs ---- */
 
-/* Connects, sets what the connection is to have, and looks whether it is a server of version 12 or
+/* Connects, sets what the connection is to have, and looks whether it is a server of version 14 or
  * newer that takes writes. Sets the store's clock and description. */
 bool postgres_link_open(struct postgres_link *l) __attribute__((warn_unused_result));
 
@@ -138,6 +147,14 @@ bool postgres_schema_look(struct postgres_link *l) __attribute__((warn_unused_re
 /* Makes the tables if they are missing; any number of relays may do so at once. */
 bool postgres_schema_make(struct postgres_link *l) __attribute__((warn_unused_result));
 bool postgres_schema_prepare(struct postgres_link *l) __attribute__((warn_unused_result));
+
+/* ---- postgres_sweep.c: removing what has expired ---- */
+
+/* Adds a sweep to the next exchange, of which `written` records are written; and takes its result.
+ */
+bool postgres_put_sweep(struct postgres_link *l, size_t written)
+    __attribute__((warn_unused_result));
+void postgres_take_sweep(struct postgres_link *l, const PGresult *result);
 
 /* ---- postgres_dangers.c: store_dangers() ---- */
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OLDEST_VERSION 120000
+#define OLDEST_VERSION 140000
 #define KEYWORDS_MAX 64
 
 /* ---- Where it goes ---- */
@@ -227,7 +227,7 @@ static bool check_server(struct postgres_link *l)
                           (int)strcspn(text ? text : "", " "), text ? text : "", l->address,
                           l->config->prefix);
     if (version < OLDEST_VERSION)
-        return postgres_refuse(l, "the server is too old: its version is %s, and 12 is needed",
+        return postgres_refuse(l, "the server is too old: its version is %s, and 14 is needed",
                                text ? text : "unknown");
     PGresult *result =
         postgres_script(l, "SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8,"

@@ -4,7 +4,7 @@
  * A store is a map from keys to records with a time to live, changed only by compare-and-set, and
  * a set of sessions. What to write is decided elsewhere (claim.h); a backend only compares, writes
  * and fences, so that every backend is small and all behave alike. Backends: Redis, SQLite,
- * memory; one vtable each (struct store_backend).
+ * PostgreSQL, memory; one vtable each (struct store_backend).
  *
  * A store object is one connection, used by one thread. Calls block, at most for the configured
  * timeout. A call that answers false lost the connection or got an error from the server: what it

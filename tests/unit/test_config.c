@@ -239,9 +239,6 @@ static void test_warnings(void **state)
          "raise consumer_timeout there, or the broker closes the channel"},
         {"memory", "name: m, url: 'memory:'", NULL,
          ":2: stores[0].url: memory: records are lost at a restart, and one process only"},
-        {"TLS", "name: m, url: 'rediss://h', tls: {verify: false}", NULL,
-         ":2: stores[0].tls.verify: is false: anybody can pose as the server, and read the "
-         "password"},
         {"direct", NULL, FROM("queue: in, exchange: x, exchange_type: direct, bindings: [a.*]"),
          ":3: routes[0].from.bindings: a direct exchange takes * and # literally, as in \"a.*\""},
         {"fanout", NULL, FROM("queue: in, exchange: x, exchange_type: fanout, bindings: [a]"),
