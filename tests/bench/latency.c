@@ -19,10 +19,10 @@
 #include <string.h>
 #include <time.h>
 
-#define PATIENCE_S 10
+#define PATIENCE_MS 10000
 
 struct options {
-    const char *amqp;
+    struct client_options client;
     const char *to;
     const char *from;
     long rate;
@@ -31,7 +31,6 @@ struct options {
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {"to", 't', "QUEUE", 0, "Publish to this queue", 0},
     {"from", 'f', "QUEUE", 0, "Consume from this one", 0},
     {"rate", 'R', "N", 0, "Messages a second (1000)", 0},
@@ -44,15 +43,14 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case 't': o->to = arg; break;
     case 'f': o->from = arg; break;
     case 'R': o->rate = client_number("rate", arg, 100000); break;
     case 's': o->seconds = client_number("seconds", arg, 600); break;
     case 'b': o->body_size = client_number("body-size", arg, 1000000); break;
     case ARGP_KEY_END:
-        if (!o->amqp || !o->to || !o->from || o->rate < 1 || o->seconds < 2)
-            argp_error(state, "--amqp, --to and --from are needed, and at least two seconds");
+        if (!o->to || !o->from || o->rate < 1 || o->seconds < 2)
+            argp_error(state, "--to and --from are needed, and at least two seconds");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -92,7 +90,7 @@ static bool publish(amqp_connection_state_t c, const struct options *o, char *bo
 static void *produce(void *arg)
 {
     const struct options *o = arg;
-    amqp_connection_state_t c = client_open(o->amqp);
+    amqp_connection_state_t c = client_open(o->client.amqp);
     char *body = malloc((size_t)o->body_size + 64);
     int64_t began = now_ns();
     bool ok = c && body;
@@ -114,14 +112,12 @@ static int by_size(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-static bool consume(amqp_connection_state_t c, const struct options *o, int64_t *took, long count)
+static bool consume(amqp_connection_state_t c, int64_t *took, long count)
 {
     for (long i = 0; i < count; i++) {
         amqp_envelope_t e;
-        struct timeval patience = {PATIENCE_S, 0};
-        amqp_maybe_release_buffers(c);
-        amqp_rpc_reply_t reply = amqp_consume_message(c, &e, &patience, 0);
-        if (reply.reply_type != AMQP_RESPONSE_NORMAL) {
+        bool came;
+        if (!client_take(c, PATIENCE_MS, &e, &came) || !came) {
             fprintf(stderr, "%ld messages of %ld arrived\n", i, count);
             return false;
         }
@@ -130,7 +126,6 @@ static bool consume(amqp_connection_state_t c, const struct options *o, int64_t 
         took[i] = now_ns() - strtoll(sent, NULL, 10);
         amqp_destroy_envelope(&e);
     }
-    (void)o;
     return true;
 }
 
@@ -148,23 +143,20 @@ int main(int argc, char **argv)
                               .parser = take_option,
                               .doc = "How long messages take from one queue to another."};
     struct options o = {.rate = 1000, .seconds = 10, .body_size = 256};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
 
-    amqp_connection_state_t c = client_open(o.amqp);
+    amqp_connection_state_t c = client_open(o.client.amqp);
     if (!c)
         return EXIT_FAILURE;
-    amqp_basic_qos(c, CLIENT_CHANNEL, 0, 0, 0);
-    amqp_basic_consume(c, CLIENT_CHANNEL, amqp_cstring_bytes(o.from), amqp_empty_bytes, 0, 1, 0,
-                       amqp_empty_table);
-    if (!client_succeeded(c, "consuming"))
+    if (!client_consume(c, o.from, "latency", 0))
         return EXIT_FAILURE;
 
     long count = o.rate * o.seconds;
-    int64_t *took = calloc((size_t)count, sizeof *took);
+    int64_t *took = client_allocate((size_t)count, sizeof *took);
     pthread_t producer;
-    if (!took || pthread_create(&producer, NULL, produce, &o) != 0)
+    if (pthread_create(&producer, NULL, produce, &o) != 0)
         return EXIT_FAILURE;
-    bool ok = consume(c, &o, took, count);
+    bool ok = consume(c, took, count);
     void *produced;
     pthread_join(producer, &produced);
     if (ok && produced)

@@ -19,6 +19,7 @@ measure_start() {
   echo '[rabbitmq_shovel].' >"$RABBITMQ_ENABLED_PLUGINS_FILE"
   rig_redis_start --appendonly no
   rig_rabbit_start
+  rig_postgres_start
 }
 
 # fresh TYPE : an empty inbound and work queue, and empty stores.
@@ -28,6 +29,8 @@ fresh() {
   rig_queues declare in x-queue-type="$1"
   rig_queues declare work x-queue-type="$1"
   rig_redis_cli flushall >/dev/null
+  rm -f "$RIG_DIR"/onlyonce.db*
+  rig_psql 'DROP SCHEMA IF EXISTS onlyonce CASCADE' >/dev/null 2>&1
 }
 
 # wait_consumed QUEUE : until somebody consumes from it.
@@ -39,7 +42,7 @@ wait_consumed() {
 
 # configure STORE-URL [WORKERS]
 configure() {
-  RIG_REDIS_URL=$1 rig_config_head >"$CONFIG"
+  RIG_STORE_URL=$1 rig_config_head >"$CONFIG"
   cat >>"$CONFIG" <<END
 log: {level: warning}
 routes:
@@ -92,6 +95,8 @@ begins() {
   shovel) shovel_begins "{\"x-queue-type\": \"$2\"}" ;;
   textbook) textbook_begins ;;
   memory) relay_begins "'memory:'" ;;
+  sqlite) relay_begins "sqlite:$RIG_DIR/onlyonce.db" ;;
+  postgres) relay_begins "$RIG_POSTGRES_URL" ;;
   redis-*-workers) relay_begins "$RIG_REDIS_URL" "${1//[!0-9]/}" ;;
   redis*) relay_begins "$RIG_REDIS_URL" ;;
   esac
@@ -152,6 +157,8 @@ measure_preloaded() {
   move preloaded redis classic "$n" 0 256
   move preloaded redis-50%-duplicates classic "$n" 50 256
   move preloaded redis-90%-duplicates classic "$n" 90 256
+  move preloaded sqlite classic "$n" 0 256
+  move preloaded postgres classic "$n" 0 256
   move preloaded textbook classic $((n / 10)) 0 256
 }
 
@@ -266,25 +273,31 @@ measure_routes() {
   done
 }
 
-redis_used() {
-  rig_redis_cli info memory | tr -d '\r' | awk -F: '$1 == "used_memory" { print $2 }'
+# What the store holds, in bytes.
+held() {
+  case $1 in
+  redis) rig_redis_cli info memory | tr -d '\r' | awk -F: '$1 == "used_memory" { print $2 }' ;;
+  sqlite) stat -c %s "$RIG_DIR/onlyonce.db" 2>/dev/null || echo 0 ;;
+  postgres) rig_psql "SELECT coalesce(pg_total_relation_size(to_regclass('onlyonce.records')), 0)" ;;
+  esac
 }
 
-# An id is a prefix and seven digits. The hash table's doubling is in the figure, so the number of
-# keys is a power of two less a little: the table is full then, as it is on average to 3/4.
+# An id is a prefix and seven digits. Redis' table doubles at powers of two, and that is in the
+# figure: 49152 keys fill it to three quarters, as it is on average.
 measure_keys() {
-  local width count=98304 before prefix
-  for width in 16 36 64; do
-    fresh classic
-    configure "$RIG_REDIS_URL"
-    prefix=$(printf "%$((width - 7))s" '' | tr ' ' a)
-    rig_relay_start relay "$CONFIG"
-    wait_consumed in
-    before=$(redis_used)
-    rig_load --queue in --count $count --first 1000000 --prefix "$prefix" --body-size 64 >/dev/null
-    rig_wait_depth work $count 60 || rig_die "all keys are forwarded"
-    took keys "redis-$width-bytes" bytes_a_key $((($(redis_used) - before) / count))
-    relay_ends
+  local store width count=49152 before prefix
+  for store in redis sqlite postgres; do
+    for width in 16 36 64; do
+      fresh classic
+      prefix=$(printf "%$((width - 7))s" '' | tr ' ' a)
+      before=$(held $store)
+      begins $store
+      wait_consumed in
+      rig_load --queue in --count $count --first 1000000 --prefix "$prefix" --body-size 64 >/dev/null
+      rig_wait_depth work $count 120 || rig_die "all keys are forwarded"
+      relay_ends # SQLite's log goes into its file then.
+      took keys "$store-$width-bytes" bytes_a_key $((($(held $store) - before) / count))
+    done
   done
 }
 

@@ -12,35 +12,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define EVERY_NS 5000000L
+#define EVERY_MS 5
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-/* Looks until the queue has `count` messages: so many or more, or, falling, so many or fewer. When it
- * was, and how many it had; false: not in time. */
+/* Looks until the queue has `count` messages: so many or more, or, falling, so many or fewer. When
+ * it was, and how many it had; false: not in time. */
 static bool wait_for(amqp_connection_state_t c, const char *queue, long count, bool falling,
                      double until, double *at, long *had)
 {
-    while (now() < until) {
+    while (client_now() < until) {
         amqp_queue_declare_ok_t *ok = amqp_queue_declare(
             c, CLIENT_CHANNEL, amqp_cstring_bytes(queue), 1, 0, 0, 0, amqp_empty_table);
         if (!ok) {
             (void)client_succeeded(c, queue);
             return false;
         }
-        *at = now();
+        *at = client_now();
         *had = (long)ok->message_count;
         amqp_maybe_release_buffers(c);
         if (falling ? *had <= count : *had >= count)
             return true;
-        nanosleep(&(struct timespec){0, EVERY_NS}, NULL);
+        client_nap(EVERY_MS);
     }
     fprintf(stderr, "%s has %ld messages, not %ld\n", queue, *had, count);
     return false;
@@ -55,7 +47,7 @@ int main(int argc, char **argv)
     amqp_connection_state_t c = client_open(argv[2]);
     if (!c)
         return EXIT_FAILURE;
-    double until = now() + (argc > 6 ? atof(argv[6]) : 120);
+    double until = client_now() + (argc > 6 ? atof(argv[6]) : 120);
     double began = 0, ended = 0;
     long had_first = 0, had_last = 0;
     long from = atol(argv[4]);

@@ -16,14 +16,13 @@
 #include <string.h>
 
 struct options {
-    const char *amqp;
+    struct client_options client;
     char *redis;
     const char *from;
     const char *to;
 };
 
 static const struct argp_option option_table[] = {
-    {"amqp", 'a', "URL", 0, "The broker", 0},
     {"redis", 'r', "HOST:PORT", 0, "The Redis server", 0},
     {"from", 'f', "QUEUE", 0, "Consume from this queue", 0},
     {"to", 't', "QUEUE", 0, "Publish to this one", 0},
@@ -34,13 +33,12 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
 {
     struct options *o = state->input;
     switch (key) {
-    case 'a': o->amqp = arg; break;
     case 'r': o->redis = arg; break;
     case 'f': o->from = arg; break;
     case 't': o->to = arg; break;
     case ARGP_KEY_END:
-        if (!o->amqp || !o->redis || !strchr(o->redis, ':') || !o->from || !o->to)
-            argp_error(state, "--amqp, --redis HOST:PORT, --from and --to are needed");
+        if (!o->redis || !strchr(o->redis, ':') || !o->from || !o->to)
+            argp_error(state, "--redis HOST:PORT, --from and --to are needed");
         break;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -90,19 +88,16 @@ int main(int argc, char **argv)
     const struct argp argp = {
         .options = option_table, .parser = take_option, .doc = "Deduplicates as tutorials do."};
     struct options o = {0};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
+    client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
     char *colon = strrchr(o.redis, ':');
     *colon = '\0';
     redisContext *redis = redisConnect(o.redis, atoi(colon + 1));
-    amqp_connection_state_t in = client_open(o.amqp);
-    amqp_connection_state_t out = client_open(o.amqp);
+    amqp_connection_state_t in = client_open(o.client.amqp);
+    amqp_connection_state_t out = client_open(o.client.amqp);
     if (!redis || redis->err || !in || !out)
         return EXIT_FAILURE;
     amqp_confirm_select(out, CLIENT_CHANNEL);
-    amqp_basic_qos(in, CLIENT_CHANNEL, 0, 2000, 0);
-    amqp_basic_consume(in, CLIENT_CHANNEL, amqp_cstring_bytes(o.from), amqp_empty_bytes, 0, 0, 0,
-                       amqp_empty_table);
-    if (!client_succeeded(in, "consuming"))
+    if (!client_consume(in, o.from, "textbook", 2000))
         return EXIT_FAILURE;
     while (handle_one(in, out, redis, &o))
         continue;
