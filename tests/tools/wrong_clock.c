@@ -49,6 +49,8 @@ static time_t offset(void)
     return at[0] == '-' ? -sum : sum;
 }
 
+/* Their names in the headers are reserved.
+ * NOLINTBEGIN(readability-inconsistent-declaration-parameter-name) */
 int clock_gettime(clockid_t id, struct timespec *t)
 {
     long failed = syscall(SYS_clock_gettime, id, t);
@@ -76,3 +78,4 @@ time_t time(time_t *t)
         *t = now.tv_sec;
     return now.tv_sec;
 }
+/* NOLINTEND(readability-inconsistent-declaration-parameter-name) */
