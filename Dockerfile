@@ -25,7 +25,7 @@ RUN cmake -S . -B /build -DCMAKE_BUILD_TYPE=Release -DONLYONCE_TESTS=OFF \
 RUN set -eu; \
     mkdir /store; \
     cd /image; \
-    mkdir -p etc/onlyonce etc/ssl/certs usr/share/doc/onlyonce; \
+    mkdir -p etc/onlyonce etc/ssl/certs usr/share/doc/onlyonce var/lib; \
     ldd usr/bin/onlyonce >/libraries; \
     if grep "not found" /libraries; then exit 1; fi; \
     sed -n 's/^[^/]*\(\/[^ ]*\) .*/\1/p' /libraries >/files; \
