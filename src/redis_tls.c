@@ -77,6 +77,7 @@ void redis_tls_ready(void)
 
 const char *redis_tls_why(const redisContext *context, struct tls *tls)
 {
-    const char *why = context->err == REDIS_ERR_IO ? tls_explain(tls, -1) : NULL;
+    bool by_tls = context->err == REDIS_ERR_IO || context->err == REDIS_ERR_EOF;
+    const char *why = by_tls ? tls_explain(tls, -1) : NULL;
     return why ? why : context->errstr;
 }
