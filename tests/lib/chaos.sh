@@ -7,7 +7,8 @@
 # break the same thing, but any number of different things at once; its end gives it back. Every
 # fault is a line of CHAOS_FAULTS and one or two functions, NAME_begin and NAME_end.
 #
-# Needs rig.sh. Times are milliseconds since CHAOS_STARTED.
+# What goes wrong with the store is in chaos_store.sh. Needs rig.sh. Times are milliseconds since
+# CHAOS_STARTED.
 
 CHAOS_WORK=chaos.work       # the work queue of the route with to.queue
 CHAOS_FAN=chaos.fan.work    # that of the route with to.exchange, bound to CHAOS_EXCHANGE
@@ -29,28 +30,14 @@ CHAOS_FAULTS=(
   "amqp_mute          2 amqp@            1000  15000"
   "amqp_mute_replies  2 amqp@            1000  15000"
   "amqp_delay         1 amqp@            1000  10000"
-  "store_cut          3 store@           0     0"
-  "store_refuse       1 store@           1000  8000"
-  "store_mute         2 store@           300   12000"
-  "store_mute_replies 3 store@           300   12000"
-  "store_delay        1 store@           1000  10000"
   "rabbit_restart     1 rabbit,collector 0     4000"
   "rabbit_kill        2 rabbit,collector 0     4000"
   "rabbit_alarm       1 rabbit           2000  12000"
   "queue_full         2 collector        6000  20000"
   "queue_deleted      3 rabbit,collector 500   15000"
   "queue_unbound      2 binding          500   10000"
-  "redis_restart      1 redis            0     3000"
-  "redis_kill         2 redis            0     6000"
-  "redis_read_only    1 redis            500   8000"
-  "redis_scripts_lost 1 redis            0     0"
-  "redis_away         1 redis            62000 75000"
   "key_released       4 nothing@         0     0"
   "key_completed      4 nothing@         0     0"
-)
-CHAOS_FORGETFUL=(
-  "redis_flushed      3 redis            0     0"
-  "redis_forgot       2 redis            0     4000"
 )
 
 declare -A CHAOS_BUSY=()  # by resource
@@ -62,6 +49,7 @@ CHAOS_CRASHES=0
 CHAOS_LAST_LONG=-1000000
 CHAOS_KEYS=0
 CHAOS_JOBS=()             # jobs that handle keys
+CHAOS_HOLDER=             # a process that keeps a lock in the store
 CHAOS_COLLECTOR=
 CHAOS_CALM=false          # true: nothing new is broken
 
@@ -77,16 +65,15 @@ chaos_log() {
 
 # ---- relays ----
 
-# They take the proxies' ports; the session and hold_limit are short, so that both run out.
+# chaos_config BROKER-PORT STORE-PORT : mostly those of proxies. The session and hold_limit are short,
+# so that both run out.
 chaos_config() {
   cat <<END
 broker:
   urls: ["amqp://guest:guest@127.0.0.1:$1/%2f"]
   heartbeat: 5s
 stores:
-  - name: redis
-    url: redis://127.0.0.1:$2/0
-    session: 5s
+$("config_$CHAOS_STORE" "$2")
 log: {level: ${CHAOS_LOG_LEVEL:-info}}
 routes:
   - name: queue
@@ -212,15 +199,6 @@ amqp_mute_replies_begin() { proxy_say "amqp$1" mute-replies; }
 amqp_mute_replies_end() { proxy_say "amqp$1" pass; }
 amqp_delay_begin() { proxy_say "amqp$1" delay 300; }
 amqp_delay_end() { proxy_say "amqp$1" pass; }
-store_cut_begin() { proxy_say "store$1" cut; }
-store_refuse_begin() { proxy_say "store$1" refuse; }
-store_refuse_end() { proxy_say "store$1" pass; }
-store_mute_begin() { proxy_say "store$1" mute; }
-store_mute_end() { proxy_say "store$1" pass; }
-store_mute_replies_begin() { proxy_say "store$1" mute-replies; }
-store_mute_replies_end() { proxy_say "store$1" pass; }
-store_delay_begin() { proxy_say "store$1" delay 300; }
-store_delay_end() { proxy_say "store$1" pass; }
 
 # ---- the collector, and what empties or fills the work queues ----
 
@@ -354,43 +332,6 @@ rabbit_alarm_begin() {
 rabbit_alarm_end() {
   rig_rabbitctl set_vm_memory_high_watermark 0.4 >/dev/null || rig_die "the memory alarm ends"
 }
-
-# ---- Redis ----
-
-redis_start() {
-  rig_redis_start --appendonly yes --appendfsync always
-}
-
-redis_restart_begin() { rig_redis_stop; }
-redis_restart_end() { redis_start; }
-redis_kill_begin() { rig_redis_kill; }
-redis_kill_end() { redis_start; }
-redis_read_only_begin() { rig_redis_cli config set min-replicas-to-write 1 >/dev/null; }
-redis_read_only_end() { rig_redis_cli config set min-replicas-to-write 0 >/dev/null; }
-redis_scripts_lost_begin() { rig_redis_cli script flush >/dev/null; }
-
-# Longer than hold_limit: not often, and not when there is no time left to go on after it.
-redis_away_begin() {
-  chaos_now
-  [ $((NOW - CHAOS_LAST_LONG)) -gt $((CHAOS_LONG_EVERY * 1000)) ] &&
-    [ $((CHAOS_UNTIL - NOW)) -gt 80000 ] || return 1
-  CHAOS_LAST_LONG=$NOW
-  rig_redis_kill
-}
-
-redis_away_end() { redis_start; }
-
-# ---- Redis forgets (--forgetful) ----
-
-redis_flushed_begin() { rig_redis_cli flushall >/dev/null; }
-
-redis_forgot_begin() {
-  rig_redis_kill
-  rm -rf "$RIG_DIR/redis"
-  mkdir "$RIG_DIR/redis"
-}
-
-redis_forgot_end() { redis_start; }
 
 # ---- keys ----
 
@@ -542,14 +483,15 @@ chaos_ends() {
   done
 }
 
+# server_watch NAME PID : none, if it is down on purpose.
+server_watch() {
+  [ -z "$2" ] || kill -0 "$2" 2>/dev/null || rig_die "$1 ended by itself"
+}
+
 # The servers are ours to break: if one ends by itself, the run says nothing.
 chaos_watch() {
-  local name
   relay_watch 1
   relay_watch 2
-  for name in rabbit redis; do
-    if [ -n "${RIG_PIDS[$name]:-}" ] && ! kill -0 "${RIG_PIDS[$name]}" 2>/dev/null; then
-      rig_die "$name ended by itself"
-    fi
-  done
+  server_watch rabbit "${RIG_PIDS[rabbit]:-}"
+  "watch_$CHAOS_STORE"
 }

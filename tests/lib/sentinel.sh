@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# sentinel - a master, two replicas and three Sentinels, private as all of a rig: source after rig.sh.
+# sentinel - a master, its replicas and three Sentinels, private as all of a rig: source after rig.sh.
 #
 #   sentinel_start --appendonly yes
 #   sentinel_kill "$(sentinel_master)"
@@ -7,9 +7,10 @@
 # SENTINEL_URL, also in ONLYONCE_TEST_SENTINELS, is what a store's url is; the master's name is
 # mymaster. The Sentinels let the user "relay", password "secret", ask what a relay needs, no more.
 
-SENTINEL_NODES=()  # ports
+SENTINEL_REPLICAS=2 # to be set before sentinel_start
+SENTINEL_NODES=()   # ports
 SENTINEL_PORTS=()
-SENTINEL_DOWN=1000 # ms of silence, after which a node is down
+SENTINEL_DOWN=1000  # ms of silence, after which a node is down
 
 # sentinel_node_start PORT [SETTING...] : also one that was killed.
 sentinel_node_start() {
@@ -33,27 +34,29 @@ user relay on >secret resetchannels -@all +sentinel|get-master-addr-by-name +sen
 sentinel monitor mymaster 127.0.0.1 ${SENTINEL_NODES[0]} 2
 sentinel down-after-milliseconds mymaster $SENTINEL_DOWN
 sentinel failover-timeout mymaster 3000
-sentinel parallel-syncs mymaster 2
+sentinel parallel-syncs mymaster $SENTINEL_REPLICAS
 END
   "$RIG_REDIS_SERVER" "$dir/sentinel.conf" --sentinel >>"$RIG_DIR/sentinel-$port.log" 2>&1 &
   RIG_RELAYS["sentinel $port"]=$!
   rig_wait_until "redis-cli -p $port ping | grep -q PONG" 20 || rig_die "Sentinel $port started"
 }
 
-# Whether every Sentinel knows both replicas and both other Sentinels, and the master has its replicas.
+# Whether every Sentinel knows all replicas and both other Sentinels, and the master has its
+# replicas.
 sentinel_is_ready() {
   local port
   for port in "${SENTINEL_PORTS[@]}"; do
     redis-cli -p "$port" sentinel ckquorum mymaster | grep -q "^OK 3 " &&
-      [ "$(redis-cli -p "$port" sentinel replicas mymaster | grep -c '^runid$')" = 2 ] || return 1
+      [ "$(redis-cli -p "$port" sentinel replicas mymaster | grep -c '^runid$')" = $SENTINEL_REPLICAS ] || return 1
   done
-  [ "$(printf 'set ready %s\nwait 2 200\n' 1 2 | redis-cli -p "$(sentinel_master)" | tail -n 1)" = 2 ]
+  [ "$(printf 'set ready 1\nwait %s 200\n' $SENTINEL_REPLICAS |
+    redis-cli -p "$(sentinel_master)" | tail -n 1)" = $SENTINEL_REPLICAS ]
 }
 
-# sentinel_start [SETTING...] : of the three nodes.
+# sentinel_start [SETTING...] : of the nodes.
 sentinel_start() {
   local i
-  for i in 0 1 2; do
+  for ((i = 0; i <= SENTINEL_REPLICAS; i++)); do
     rig_port
     SENTINEL_NODES+=("$RIG_PORT")
     if [ "$i" = 0 ]; then
@@ -77,7 +80,7 @@ sentinel_start() {
 sentinel_master() {
   local port
   for port in "${SENTINEL_PORTS[@]}"; do
-    redis-cli -p "$port" sentinel get-master-addr-by-name mymaster 2>/dev/null | sed -n 2p
+    timeout 2 redis-cli -p "$port" sentinel get-master-addr-by-name mymaster 2>/dev/null | sed -n 2p
   done | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }'
 }
 
