@@ -260,13 +260,17 @@ static bool prepare_context(struct redis_link *l)
     return true;
 }
 
+/* A Redis without TLS waits for the rest of what it takes for a command. */
 static bool start_tls(struct redis_link *l)
 {
     if (redis_tls_begin(l->context, l->tls, l->deadline))
         return true;
     const char *why = tls_error(l->tls);
     l->refused = l->refused || tls_refused(l->tls);
-    return why ? store_fail(l->store, "%s at %s: %s", l->kind, l->address, why) : fail_late(l);
+    if (why)
+        return store_fail(l->store, "%s at %s: %s", l->kind, l->address, why);
+    return store_fail(l->store, "%s at %s: no answer to TLS within %lld ms (is it the plain port?)",
+                      l->kind, l->address, (long long)l->allowed);
 }
 
 /* The files of its certificates may have become unusable. */
