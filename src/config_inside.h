@@ -1,6 +1,6 @@
 /*
- * config_inside - what config_check.c, config_queues.c and config_lead.c share: a check under way,
- * and how they name fields. No other file includes it.
+ * config_inside - what config_check.c, config_servers.c, config_queues.c and config_lead.c share: a
+ * check under way, and how they name fields. No other file includes it.
  */
 #ifndef ONLYONCE_CONFIG_INSIDE_H
 #define ONLYONCE_CONFIG_INSIDE_H
@@ -50,6 +50,11 @@ static inline bool same(const char *a, const char *b)
 {
     return a && b && strcmp(a, b) == 0;
 }
+
+/* config_servers.c: the servers, and the relay as one. */
+void config_check_broker(struct check *c);
+void config_check_admin(struct check *c);
+void config_check_store(struct check *c, size_t index);
 
 /* config_queues.c: the queues and exchanges of one route, and those of the reports. */
 void config_check_queues(struct check *c, size_t index);

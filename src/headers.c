@@ -1,6 +1,7 @@
 #include "headers.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Taking bytes off the front of a span ---- */
@@ -133,6 +134,91 @@ bool header_find(struct span table, struct span name, struct header *out)
         if (span_equal(out->name, name))
             return true;
     return false;
+}
+
+/* ---- Comparing ---- */
+
+/* A boolean is any byte to RabbitMQ, and L is l. */
+static bool fields_same(const struct header *a, const struct header *b)
+{
+    if (a->type == 't' && b->type == 't')
+        return !a->value.data[0] == !b->value.data[0];
+    return (a->type == 'L' ? 'l' : a->type) == (b->type == 'L' ? 'l' : b->type) &&
+           span_equal(a->value, b->value);
+}
+
+static int names_compare(struct span a, struct span b)
+{
+    int order = memcmp(a.data, b.data, a.len < b.len ? a.len : b.len);
+    return order ? order : (a.len > b.len) - (a.len < b.len);
+}
+
+/* Fields of one name stay in their order. */
+static int fields_compare(const void *a, const void *b)
+{
+    const struct header *x = a;
+    const struct header *y = b;
+    int order = names_compare(x->name, y->name);
+    return order ? order : (x->whole.data > y->whole.data) - (x->whole.data < y->whole.data);
+}
+
+/* A table's fields, sorted, the first of each name; NULL if it is broken. The caller's to free. */
+static struct header *sorted_fields(struct span table, size_t *count)
+{
+    size_t n = 0;
+    struct header *fields = xcalloc(table.len / 2 + 1, sizeof *fields);
+    while (header_next(&table, &fields[n]))
+        n++;
+    if (table.len) {
+        free(fields);
+        return NULL;
+    }
+    qsort(fields, n, sizeof *fields, fields_compare);
+    *count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || names_compare(fields[i].name, fields[*count - 1].name) != 0)
+            fields[(*count)++] = fields[i];
+    return fields;
+}
+
+static bool tables_same(struct span a, struct span b)
+{
+    size_t a_count;
+    size_t b_count;
+    struct header *x = sorted_fields(a, &a_count);
+    struct header *y = sorted_fields(b, &b_count);
+    bool same = x && y && a_count == b_count;
+    for (size_t i = 0; same && i < a_count; i++)
+        same = span_equal(x[i].name, y[i].name) && fields_same(&x[i], &y[i]);
+    free(x);
+    free(y);
+    return same;
+}
+
+static struct span without_zeros(struct span digits)
+{
+    while (digits.len > 1 && digits.data[0] == '0')
+        digits = (struct span){digits.data + 1, digits.len - 1};
+    return digits;
+}
+
+bool properties_same(struct span a, struct span b)
+{
+    struct properties x;
+    struct properties y;
+    if (span_equal(a, b))
+        return true;
+    bool same = properties_read(a, &x) && properties_read(b, &y);
+    for (int i = 0; same && i < PROPERTY_COUNT; i++) {
+        if (i == PROPERTY_HEADERS || i == PROPERTY_EXPIRATION)
+            continue;
+        same = x.present[i] == y.present[i] && span_equal(x.value[i], y.value[i]);
+    }
+    return same && x.present[PROPERTY_EXPIRATION] == y.present[PROPERTY_EXPIRATION] &&
+           span_equal(without_zeros(x.value[PROPERTY_EXPIRATION]),
+                      without_zeros(y.value[PROPERTY_EXPIRATION])) &&
+           x.present[PROPERTY_HEADERS] == y.present[PROPERTY_HEADERS] &&
+           tables_same(x.value[PROPERTY_HEADERS], y.value[PROPERTY_HEADERS]);
 }
 
 /* ---- Integers ---- */

@@ -71,6 +71,14 @@ bool array_next(struct span *rest, struct header *out);
 /* The first header of exactly that name. */
 bool header_find(struct span table, struct span name, struct header *out);
 
+/*
+ * Whether two property lists are those of one message, before and after a broker that writes them
+ * anew. RabbitMQ does so with what it delivers or returns from 4.0 on (older ones keep the bytes):
+ * headers are sorted by their names, and of each name only the first is left. Inside of nested
+ * tables and arrays nothing is sorted, and here bytes are compared.
+ */
+bool properties_same(struct span a, struct span b);
+
 /* At most 8 bytes, in network order, as a number. */
 uint64_t bytes_number(struct span bytes);
 

@@ -47,7 +47,9 @@ void redis_link_close(struct redis_link *l)
 {
     if (l->context)
         redisFree(l->context);
+    tls_free(l->tls);
     l->context = NULL;
+    l->tls = NULL;
 }
 
 /* ---- Building commands ---- */
@@ -155,14 +157,11 @@ static bool fail_late(struct redis_link *l)
 
 static bool fail_context(struct redis_link *l)
 {
-    const char *why = l->config->parsed.tls ? redis_tls_why(l->context) : l->context->errstr;
-    const char *hint = !l->asked ? ""
-                       : l->config->tls.cert
-                           ? "; it asks for a certificate, and may refuse the one in tls.cert"
-                           : "; it asks for a certificate: set tls.cert and tls.key";
+    const char *why = l->tls ? redis_tls_why(l->context, l->tls) : l->context->errstr;
     if (clock_now() >= l->deadline)
         return fail_late(l);
-    return store_fail(l->store, "%s at %s: %s%s", l->kind, l->address, why, hint);
+    l->refused = l->refused || (l->tls && tls_refused(l->tls));
+    return store_fail(l->store, "%s at %s: %s", l->kind, l->address, why);
 }
 
 /* ---- Round trips ---- */
@@ -175,7 +174,7 @@ static bool wait_for(struct redis_link *l, short events)
     int64_t left = l->deadline - clock_now();
     if (left <= 0 || poll(&socket, 1, (int)left) == 0)
         return fail_late(l);
-    if (l->config->parsed.tls)
+    if (l->tls)
         redis_tls_ready();
     return true;
 }
@@ -201,7 +200,6 @@ static bool receive(struct redis_link *l, redisReply **out)
         if (!wait_for(l, POLLIN) || (redisBufferRead(l->context) != REDIS_OK && !fail_context(l)))
             return false;
     }
-    l->asked = false; /* and is content with what it got */
     *out = reply;
     return true;
 }
@@ -262,13 +260,27 @@ static bool prepare_context(struct redis_link *l)
     return true;
 }
 
-static bool begin_tls(struct redis_link *l)
+/* A Redis without TLS waits for the rest of what it takes for a command. */
+static bool start_tls(struct redis_link *l)
 {
-    char error[REDIS_TLS_ERROR];
-    return redis_tls_begin(l->context, &l->config->tls, l->host, l->deadline, &l->asked, error) ||
-           (clock_now() >= l->deadline
-                ? fail_late(l)
-                : store_fail(l->store, "%s at %s: %s", l->kind, l->address, error));
+    if (redis_tls_begin(l->context, l->tls, l->deadline))
+        return true;
+    const char *why = tls_error(l->tls);
+    l->refused = l->refused || tls_refused(l->tls);
+    if (why)
+        return store_fail(l->store, "%s at %s: %s", l->kind, l->address, why);
+    return store_fail(l->store, "%s at %s: no answer to TLS within %lld ms (is it the plain port?)",
+                      l->kind, l->address, (long long)l->allowed);
+}
+
+/* The files of its certificates may have become unusable. */
+static bool make_tls(struct redis_link *l)
+{
+    char error[TLS_ERROR_MAX] = "";
+    const char *lack = redis_tls_check();
+    l->tls = lack ? NULL : tls_new(&l->config->tls, l->host, error);
+    l->refused = l->refused || !l->tls;
+    return l->tls || store_fail(l->store, "%s at %s: %s", l->kind, l->address, lack ? lack : error);
 }
 
 bool redis_connect(struct redis_link *l)
@@ -276,15 +288,13 @@ bool redis_connect(struct redis_link *l)
     int64_t left = l->deadline - clock_now();
     if (left <= 0)
         return fail_late(l);
-    l->asked = false;
-    redis_tls_ready();
     struct timeval limit = {.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
     l->context = redisConnectWithTimeout(l->host, l->port, limit);
     if (!l->context)
         return store_fail(l->store, "%s at %s: out of memory", l->kind, l->address);
     if (l->context->err)
         return fail_context(l);
-    return prepare_context(l) && (!l->config->parsed.tls || begin_tls(l));
+    return prepare_context(l) && (!l->config->parsed.tls || (make_tls(l) && start_tls(l)));
 }
 
 bool redis_take_ok(struct redis_link *l, const char *what, redisReply *reply)

@@ -22,10 +22,13 @@
 
 #include <hiredis/hiredis.h>
 
+struct tls;
+
 struct redis_link {
     struct store *store; /* whose errors, clock and description these are */
     const struct store_config *config;
     redisContext *context; /* NULL: not connected */
+    struct tls *tls;       /* its session, or NULL */
     const char *kind;      /* "Redis" or "Sentinel", for people */
     char *host;            /* where it goes; with Sentinels, where they said */
     int port;
@@ -35,7 +38,6 @@ struct redis_link {
     int64_t allowed;       /* ms that the call may take, until the deadline */
     int64_t deadline;      /* clock_now() */
     bool refused;          /* an error that trying again will not cure */
-    bool asked;            /* for our certificate, and has not answered anything since */
     long long evicted;     /* evicted_keys, as last seen */
     size_t sentinel;       /* the one to ask first */
 };

@@ -242,12 +242,12 @@ static bool has_properties_of(struct sink *s, const struct message *back, const 
         return false;
     /* Class, weight and body size come before the properties. */
     struct span header = buffer_span(&s->header);
-    return span_equal(back->properties, (struct span){header.data + 12, header.len - 12});
+    return properties_same(back->properties, (struct span){header.data + 12, header.len - 12});
 }
 
 /*
- * Returns come in the order of publishing, so the first copy that is the same to the byte is it; of
- * two such copies it makes no difference which one is taken. A broker whose message interceptors
+ * Returns come in the order of publishing, so the first copy that is the same is it; of two such
+ * copies it makes no difference which one is taken. A broker whose message interceptors
  * write into the properties returns no such copy: then it is known only if just one is alike in all
  * else. What is left cannot be told, and the link goes down: all that is in flight is in doubt.
  */

@@ -51,7 +51,7 @@ struct store {
     char *description;
     bool open;
     int64_t clock_offset; /* the store's clock less clock_now() */
-    char error[320];
+    char error[640];
 };
 
 /* Notes why a call failed, and answers false. */

@@ -333,6 +333,20 @@ static void say_errno(struct tls *t, int error)
         snprintf(t->error, sizeof t->error, "%s", strerror_r(error, text, sizeof text));
 }
 
+/* The socket fails. A server that hung up may have said why, still to be read: of a certificate
+ * that it refuses, it says so when we believe the handshake done. */
+static void hear_last_words(struct tls *t, int error)
+{
+    char byte;
+    size_t n;
+    ERR_clear_error();
+    int result = t->established ? SSL_read_ex(t->ssl, &byte, 1, &n) : 1;
+    if (result == 0 && SSL_get_error(t->ssl, result) == SSL_ERROR_SSL)
+        say_protocol(t, ERR_peek_error());
+    if (!*t->error)
+        say_errno(t, error);
+}
+
 const char *tls_explain(struct tls *t, int result)
 {
     int error = errno;
@@ -343,7 +357,10 @@ const char *tls_explain(struct tls *t, int result)
     if (kind == SSL_ERROR_SSL && !*t->error)
         say_protocol(t, ERR_peek_error());
     else if (kind == SSL_ERROR_SYSCALL && !*t->error)
-        say_errno(t, error);
+        hear_last_words(t, error);
+    if (!t->established && !*t->error)
+        snprintf(t->error, sizeof t->error,
+                 "it closed the connection when TLS began (is it the plain port?)");
     return tls_error(t);
 }
 
@@ -429,22 +446,6 @@ bool tls_send_wants_read(const struct tls *t)
     return t->send_wants == SSL_ERROR_WANT_READ;
 }
 
-/* The socket takes nothing any more. A server that hung up may have said why, still to be read: of
- * a certificate that it refuses, it says so when we believe the handshake done. */
-static void hear_last_words(struct tls *t, int error)
-{
-    char byte;
-    size_t n;
-    ERR_clear_error();
-    errno = 0;
-    int result = SSL_read_ex(t->ssl, &byte, 1, &n);
-    if (result == 0 && SSL_get_error(t->ssl, result) == SSL_ERROR_SSL)
-        tls_explain(t, result);
-    if (!t->over)
-        say_errno(t, error);
-    t->over = true;
-}
-
 ssize_t tls_send(struct tls *t, const void *data, size_t len)
 {
     size_t done = 0;
@@ -458,10 +459,7 @@ ssize_t tls_send(struct tls *t, const void *data, size_t len)
             done += n;
             continue;
         }
-        if (t->send_wants == SSL_ERROR_SYSCALL)
-            hear_last_words(t, errno);
-        else
-            tls_explain(t, result);
+        tls_explain(t, result);
         break;
     }
     return done || !t->over ? (ssize_t)done : -1;

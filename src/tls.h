@@ -7,7 +7,8 @@
  * certificates need no restart. Errors are fragments for "cannot connect to HOST: <fragment>".
  *
  * Either this file drives the session (tls_handshake(), tls_send(), tls_receive()), or a library
- * does that is given tls_ssl(), as hiredis can be, and asks tls_explain() why it failed.
+ * does that is given tls_ssl(), as hiredis is by redis_tls.c, and one asks tls_explain() why it
+ * failed.
  *
  * DANGER: OpenSSL writes without MSG_NOSIGNAL, so a process that uses this must ignore SIGPIPE.
  */
@@ -41,7 +42,7 @@ void tls_free(struct tls *t); /* NULL is fine */
 SSL *tls_ssl(struct tls *t);
 
 /* Goes on with the handshake over a socket that does not block. TLS_WAITS: call again once the
- * socket has tls_events(). */
+ * socket has tls_events(). TLS_FAILED: tls_error() says why. */
 enum tls_step { TLS_DONE, TLS_WAITS, TLS_FAILED };
 enum tls_step tls_handshake(struct tls *t, int fd);
 short tls_events(const struct tls *t);
@@ -54,8 +55,8 @@ ssize_t tls_receive(struct tls *t, void *to, size_t room); /* at least TLS_RECOR
 bool tls_receive_wants_write(const struct tls *t);
 bool tls_send_wants_read(const struct tls *t);
 
-/* After an OpenSSL call on tls_ssl() that returned `result`: tls_error(), or NULL if it only has to
- * wait. */
+/* At once after an OpenSSL call on tls_ssl() that returned `result`: tls_error(), or NULL if it
+ * only has to wait. */
 const char *tls_explain(struct tls *t, int result);
 /* NULL also if the server closed the connection. */
 const char *tls_error(const struct tls *t);

@@ -111,12 +111,7 @@ static bool start_tls(struct wire *w, int64_t until)
         switch (tls_handshake(w->tls, w->fd)) {
         case TLS_DONE: return true;
         case TLS_WAITS: break;
-        case TLS_FAILED:
-            take_error(w);
-            if (!*w->error)
-                snprintf(w->error, sizeof w->error,
-                         "it closed the connection when TLS began (is it the plain port?)");
-            return false;
+        case TLS_FAILED: take_error(w); return false;
         }
         if (await(w->fd, tls_events(w->tls), until))
             continue;

@@ -106,9 +106,9 @@ rig_check "and nothing else came" fence jobs 1 true
 
 rig_post --exchange checked --routing-key pay --message-id c1
 rig_check "on_dead_lettered: check: the first copy goes" fails checked '.[0].message_id == "c1"'
-rig_check "and its retry is parked" rig_take checked.in.parked --count 1 --settle requeue
-rig_check "with reason dead_lettered" jq -e '.headers["x-onlyonce-reason"] == "dead_lettered" and
-  .message_id == "c1"' "$RIG_DIR/check.out"
+rig_check "and its retry is parked" eval "rig_take checked.in.parked --count 1 --settle requeue >\"$RIG_DIR/taken.json\""
+rig_check "with reason dead_lettered" jq -es '.[0] | .headers["x-onlyonce-reason"] == "dead_lettered" and
+  .message_id == "c1"' "$RIG_DIR/taken.json"
 rig_check "and not forwarded" fence checked 1 true
 put_back checked >/dev/null
 rig_check "put back, it is forwarded with attempt 2" rig_takes checked.work 1 \

@@ -167,7 +167,7 @@ refuses "a store that is too old" "s/:$RIG_REDIS_PORT\\//:$RIG_PORT\\//" \
 
 rig_port
 mkdir "$RIG_DIR/cluster"
-redis-server --port "$RIG_PORT" --bind 127.0.0.1 --dir "$RIG_DIR/cluster" --save '' \
+"$RIG_REDIS_SERVER" --port "$RIG_PORT" --bind 127.0.0.1 --dir "$RIG_DIR/cluster" --save '' \
   --cluster-enabled yes --cluster-port 0 >"$RIG_DIR/cluster.log" 2>&1 &
 RIG_RELAYS[cluster]=$!
 rig_wait_until "rig_port_answers $RIG_PORT" 10

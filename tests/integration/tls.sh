@@ -1,7 +1,8 @@
 #!/bin/bash
 # amqps://: relaying over TLS with certificates of its own authority; logging in by a certificate;
 # and what is refused, each in one line: another authority, another host, an expired certificate, a
-# plain port. In the unit test test_tls are old versions of TLS, and certificates that a server
+# plain port. And rediss:// where the build has it, with both servers asking for certificates, and a user of Redis
+# who may do no more than is documented. In the unit test test_tls are old versions of TLS, and certificates that a server
 # insists on.
 
 set -u
@@ -33,17 +34,18 @@ routes:
 END
 }
 
-# in_place COUNT PREFIX OPTION... : all ids are in the work queue, and the inbound one is empty.
+# in_place ROUTE COUNT PREFIX OPTION... : all ids are in the work queue, and nothing is left or pending.
 in_place() {
-  local count=$1 prefix=$2
-  shift 2
-  rig_wait_depth pay.work "$count" 60 && rig_wait_empty pay.in 10 &&
-    rig_account --work pay.work --in pay.in --park pay.in.parked --count "$count" --prefix "$prefix" \
+  local route=$1 count=$2 prefix=$3
+  shift 3
+  rig_wait_depth "$route.work" "$count" 60 && rig_wait_until "is_done $route" 30 &&
+    rig_account --work "$route.work" --in "$route.in" --park "$route.in.parked" --count "$count" --prefix "$prefix" \
       --max-parked 0 "$@"
 }
 
-none_pending() {
-  rig_onlyonce list -c "$CONFIG" pay --state pending >"$RIG_DIR/pending" && [ ! -s "$RIG_DIR/pending" ]
+is_done() {
+  [ "$(rig_queue_depth "$1.in")" = 0 ] && rig_onlyonce list -c "$CONFIG" "$1" --state pending >"$RIG_DIR/pending" &&
+    [ ! -s "$RIG_DIR/pending" ]
 }
 
 # refuses NAME URL TLS-FIELDS REGEX : check --connect says so, in one line.
@@ -103,24 +105,24 @@ rig_relay_ready relay pay.in
 rig_check "the connections are TLS 1.2 or newer" eval "rig_rabbitctl -q list_connections ssl_protocol |
   grep -cE 'tlsv1\.[23]' | grep -qx 2"
 rig_load --queue pay.in --count 3000 --duplicates 40 --body-size 2000 --prefix a- >/dev/null
-rig_check "3000 messages arrive, each once" in_place 3000 a- --max-marked 0
+rig_check "3000 messages arrive, each once" in_place pay 3000 a- --max-marked 0
 rig_load --queue pay.in --count 6 --body-size 3000000 --prefix big- >/dev/null
-rig_check "large bodies, too" in_place 6 big- --max-marked 0
+rig_check "large bodies, too" in_place pay 6 big- --max-marked 0
 rig_load --queue pay.in --count 4000 --duplicates 20 --prefix b- >/dev/null &
 loader=$!
 rig_wait_depth pay.work 1000 30
 rig_relay_kill relay
 rig_relay_start relay "$CONFIG"
 wait $loader
-rig_wait_until none_pending 30 # what was in doubt comes last
-rig_check "killed and started again: none is lost, none comes twice unmarked" in_place 4000 b- --max-marked 1000
+rig_wait_until "is_done pay" 30 # what was in doubt comes last
+rig_check "killed and started again: none is lost, none comes twice unmarked" in_place pay 4000 b- --max-marked 1000
 rig_load --queue pay.in --count 4000 --prefix c- >/dev/null &
 loader=$!
 rig_wait_depth pay.work 500 30
 rig_check "SIGTERM under load: 0" rig_relay_stop relay
 rig_relay_start relay "$CONFIG"
 wait $loader
-rig_check "stopped and started again: all arrive, each once" in_place 4000 c- --max-marked 0
+rig_check "stopped and started again: all arrive, each once" in_place pay 4000 c- --max-marked 0
 
 # ---- certificates that expire and are renewed while it runs ----
 
@@ -131,7 +133,7 @@ rig_check "the relay goes on" rig_relay_is_running relay
 cert_copy good server
 rig_rabbit_restart
 rig_load --queue pay.in --count 100 --prefix d- >/dev/null
-rig_check "with a renewed one: relayed, without a restart of the relay" in_place 100 d- --max-marked 0
+rig_check "with a renewed one: relayed, without a restart of the relay" in_place pay 100 d- --max-marked 0
 rig_check "SIGTERM ends it" rig_relay_stop relay
 
 # ---- what is refused ----
@@ -174,3 +176,101 @@ ends "a certificate of another authority" "amqps://$TLS" \
   "it refuses our certificate tls.cert .*stranger.pem"
 ends "a certificate of nobody" "amqps://$TLS" "$OURS, cert: $CERTIFICATES/nobody.pem, key: $CERTIFICATES/nobody.key" \
   "as the user of certificate .*nobody.pem.*403 ACCESS_REFUSED"
+
+# ---- a Redis with TLS and users, too: where hiredis has TLS ----
+
+# with_redis URL TLS-FIELDS : the broker by certificate, and Redis as the documented user.
+with_redis() {
+  configure "amqps://$TLS" "$OURS, $AS_RELAY" both | sed "s|^    url: .*|    url: $1\n    tls: {$2}\n    username: onlyonce|
+    s|^    session: .*|&\n    password: SECRET|"
+}
+
+# redis_refuses NAME URL TLS-FIELDS REGEX : check --connect and run say so, in one line.
+redis_refuses() {
+  with_redis "$2" "$3" >"$BAD"
+  rig_check "check --connect: Redis, $1: 1" rig_exits 1 rig_onlyonce check --connect -c "$BAD"
+  rig_check "check --connect: Redis, $1: in one line" says_once "$RIG_DIR/out" "FAILED: .*$4"
+  rig_check "run: Redis, $1: 1" rig_exits 1 timeout 10 "$RIG_BUILD/onlyonce" run -c "$BAD"
+  rig_check "run: Redis, $1: in one line" says_once "$RIG_DIR/err" "level=error .*$4"
+}
+
+# The connections of the relay to Redis: to the port of TLS, and as that user.
+redis_connections() {
+  rig_redis_cli client list | grep "user=onlyonce" | grep -c "laddr=127.0.0.1:$REDIS_TLS_PORT"
+}
+
+rig_port
+REDIS_TLS_PORT=$RIG_PORT
+REDIS=rediss://localhost:$REDIS_TLS_PORT/0
+with_redis "$REDIS" "$OURS, $AS_RELAY" >"$CONFIG"
+if rig_onlyonce check -c "$CONFIG" 2>&1 | grep -q "asks for TLS, which this build cannot"; then
+  echo "-- TLS to Redis is not tested: this build's hiredis has none"
+  exit 0
+fi
+
+redis_tls_start() {
+  rig_redis_start --appendonly no --tls-port "$REDIS_TLS_PORT" --tls-auth-clients yes \
+    --tls-ca-cert-file "$CERTIFICATES/ours.pem" --tls-cert-file "$CERTIFICATES/server.pem" \
+    --tls-key-file "$CERTIFICATES/server.key"
+  # What docs/stores.md says that a user needs, to the letter.
+  # shellcheck disable=SC2046 # words of a command
+  rig_redis_cli $(sed -n '/^ACL SETUSER onlyonce /p' "$RIG_SOURCE/docs/stores.md") | grep -qx OK ||
+    rig_die "the documented user is made"
+}
+
+rig_redis_stop
+redis_tls_start
+rig_check "check --connect to both: 0" rig_exits 0 rig_onlyonce check --connect -c "$CONFIG"
+rig_relay_start both "$CONFIG"
+rig_relay_ready both both.in
+rig_check "the connection to Redis is TLS, as the user onlyonce" eval "[ \"\$(redis_connections)\" = 1 ]"
+rig_load --queue both.in --count 3000 --duplicates 40 --prefix e- >/dev/null
+rig_check "TLS to both: 3000 messages arrive, each once" in_place both 3000 e- --max-marked 0
+rig_load --queue both.in --count 4000 --duplicates 20 --prefix f- >/dev/null &
+loader=$!
+rig_wait_depth both.work 1000 30
+rig_relay_kill both
+rig_relay_start both "$CONFIG"
+wait $loader
+rig_check "killed and started again: none is lost, none comes twice unmarked" in_place both 4000 f- --max-marked 1000
+rig_load --queue both.in --count 4000 --prefix g- >/dev/null &
+loader=$!
+rig_wait_depth both.work 500 30
+rig_check "SIGTERM under load: 0" rig_relay_stop both
+rig_relay_start both "$CONFIG"
+wait $loader
+rig_check "stopped and started again: all arrive, each once" in_place both 4000 g- --max-marked 0
+
+rig_post --queue both.in --message-id one
+rig_takes both.work 1 true >/dev/null
+rig_check "status: 0" rig_exits 0 rig_onlyonce status -c "$CONFIG" both one
+rig_check "list" eval "rig_onlyonce list -c '$CONFIG' both | grep -q '^one'"
+rig_check "complete: 0" rig_exits 0 rig_onlyonce complete -c "$CONFIG" both one --result '{"a":1}'
+rig_check "release: 0" rig_exits 0 rig_onlyonce release -c "$CONFIG" both one
+rig_post --queue both.in --message-id one
+rig_check "and then it is new" rig_takes both.work 1 '.[0].message_id == "one"'
+rig_check "the documented rights were enough" eval "[ -z \"\$(rig_redis_cli acl log)\" ]"
+
+rig_redis_stop
+rig_post --queue both.in --message-id two
+cert_copy late server
+redis_tls_start
+rig_check "Redis comes back with an expired certificate: said" says both 'link=store.*certificate has expired on '
+cert_copy good server
+rig_redis_stop
+redis_tls_start
+rig_check "with a renewed one: relayed, without a restart of the relay" \
+  rig_takes both.work 1 '.[0].message_id == "two"'
+rig_check "SIGTERM ends it" rig_relay_stop both
+
+redis_refuses "another authority" "$REDIS" "ca: $CERTIFICATES/other.pem, $AS_RELAY" \
+  "authority that tls.ca .*other.pem. does not hold"
+redis_refuses "another host" "rediss://127.0.0.1:$REDIS_TLS_PORT/0" "$OURS, $AS_RELAY" \
+  "its certificate is not of host 127.0.0.1, but of localhost"
+redis_refuses "no certificate of ours" "$REDIS" "$OURS" "refuses us without a certificate"
+redis_refuses "a certificate of another authority" "$REDIS" \
+  "$OURS, cert: $CERTIFICATES/stranger.pem, key: $CERTIFICATES/stranger.key" \
+  "it refuses our certificate tls.cert .*stranger.pem"
+with_redis "rediss://127.0.0.1:$RIG_REDIS_PORT/0" "$OURS" >"$BAD"
+rig_check "check --connect: Redis, the plain port: 1" rig_exits 1 rig_onlyonce check --connect -c "$BAD"
+rig_check "check --connect: Redis, the plain port: in one line" says_once "$RIG_DIR/out" "is it the plain port"

@@ -256,3 +256,15 @@ void bench_make_full_queue(struct bench *b)
     assert_non_null(
         amqp_queue_declare(b->admin, 1, amqp_cstring_bytes(LOOP), 0, 1, 0, 0, arguments));
 }
+
+int bench_broker_major(const struct bench *b)
+{
+    const amqp_table_t *about = amqp_get_server_properties(b->admin);
+    for (int i = 0; i < about->num_entries; i++) {
+        const amqp_table_entry_t *e = &about->entries[i];
+        if (e->key.len == strlen("version") && memcmp(e->key.bytes, "version", e->key.len) == 0)
+            return (int)strtol(e->value.value.bytes.bytes, NULL, 10);
+    }
+    fail_msg("the broker tells no version");
+    return 0;
+}

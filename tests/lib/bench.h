@@ -54,6 +54,9 @@ struct buffer bench_properties_of_every_type(void);
 
 struct message *bench_publish(struct bench *b, struct message *m);
 
+/* The broker's version, before its first dot. */
+int bench_broker_major(const struct bench *b);
+
 uint32_t bench_depth(struct bench *b, const char *queue);
 void bench_await_depth(struct bench *b, const char *queue, uint32_t depth);
 

@@ -12,14 +12,24 @@ cert_authority() {
     -out "$CERTIFICATES/$1.pem" >>"$RIG_DIR/certificates.log" 2>&1 || rig_die "authority $1 is made"
 }
 
+# cert_sign FILE AUTHORITY SUBJECT-ALT-NAMES DAYS
+cert_sign() {
+  local dates=(-days "$4")
+  # A last day before today: openssl 3.0 counts back to it, and from 3.4 on the first day has to be told, too.
+  if [ "$4" -lt 0 ] && openssl x509 -help 2>&1 | grep -q -- -not_before; then
+    dates=(-not_before 20200101000000Z -not_after "$(date -u -d "$4 days" +%Y%m%d%H%M%SZ)")
+  fi
+  openssl x509 -req -in "$1.csr" -CA "$CERTIFICATES/$2.pem" -CAkey "$CERTIFICATES/$2.key" -CAcreateserial \
+    "${dates[@]}" -extfile <(echo "subjectAltName=$3") -out "$1.pem"
+}
+
 # cert_make NAME AUTHORITY COMMON-NAME [SUBJECT-ALT-NAMES [DAYS]] : for instance DNS:localhost,
 # which is the default. With DAYS below 0 it has expired.
 cert_make() {
   local file=$CERTIFICATES/$1
   {
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$3" -keyout "$file.key" -out "$file.csr" &&
-      openssl x509 -req -in "$file.csr" -CA "$CERTIFICATES/$2.pem" -CAkey "$CERTIFICATES/$2.key" \
-        -CAcreateserial -days "${5:-2}" -extfile <(echo "subjectAltName=${4:-DNS:localhost}") -out "$file.pem"
+      cert_sign "$file" "$2" "${4:-DNS:localhost}" "${5:-2}"
   } >>"$RIG_DIR/certificates.log" 2>&1 || rig_die "certificate $1 is made"
 }
 

@@ -48,6 +48,10 @@ packages_for_servers() {
 }
 
 packages_for_tests() {
-  packages_install clang clang-format clang-tidy shellcheck amqp-tools jq nodejs socat curl valgrind \
-    prometheus
+  packages_install amqp-tools jq nodejs socat curl openssl prometheus
+}
+
+# What looks at the code, beyond a compiler.
+packages_for_lint() {
+  packages_install clang clang-format clang-tidy shellcheck valgrind
 }

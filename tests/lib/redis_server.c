@@ -58,7 +58,8 @@ static void become_server(const struct redis_server *s, const char *const *setti
     char port[16];
     const char *const ours[] = {"--port", port,           "--bind", "127.0.0.1", "--save",
                                 "",       "--appendonly", "no",     "--dir",     s->folder};
-    const char *words[WORDS_MOST] = {"redis-server"};
+    const char *other = getenv("RIG_REDIS_SERVER");
+    const char *words[WORDS_MOST] = {other ? other : "redis-server"};
     size_t count = 1;
     if (settings && **settings == '/')
         words[count++] = *settings++;

@@ -12,7 +12,8 @@
 # process id; after a failed check the logs' ends are printed, and the exit code is 1.
 #
 # Set before: ONLYONCE_BUILD, the folder with the built program (build/gcc of this checkout);
-# RIG_KEEP_LOGS, a folder into which a failed rig's logs are copied.
+# RIG_KEEP_LOGS, a folder into which a failed rig's logs are copied; RIG_REDIS_SERVER, another program than
+# redis-server.
 
 RIG_SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$RIG_SOURCE/tests/lib/packages.sh"
@@ -22,6 +23,7 @@ RIG_PORTS=${TMPDIR:-/tmp}/onlyonce-ports.$(id -u) # one empty folder for each po
 RIG_RESERVED=()
 RIG_FAILED=0
 RIG_OWNER=$BASHPID # the shell whose end stops everything
+RIG_REDIS_SERVER=${RIG_REDIS_SERVER:-redis-server} # or valkey-server
 RIG_RABBIT_LIB=/usr/lib/rabbitmq/bin # behind Debian's wrappers, which insist on a user
 declare -A RIG_RELAYS=()
 declare -A RIG_PIDS=()
@@ -99,12 +101,12 @@ rig_redis_start() {
     RIG_REDIS_PORT=$RIG_PORT
     mkdir -p "$RIG_DIR/redis"
   fi
-  redis-server --port "$RIG_REDIS_PORT" --bind 127.0.0.1 --dir "$RIG_DIR/redis" --save '' \
+  "$RIG_REDIS_SERVER" --port "$RIG_REDIS_PORT" --bind 127.0.0.1 --dir "$RIG_DIR/redis" --save '' \
     --maxmemory-policy noeviction "$@" >>"$RIG_DIR/redis.log" 2>&1 &
   RIG_PIDS[redis]=$!
   export ONLYONCE_TEST_REDIS=127.0.0.1:$RIG_REDIS_PORT
   export RIG_REDIS_URL=redis://127.0.0.1:$RIG_REDIS_PORT/0
-  rig_wait_until "rig_redis_cli ping | grep -q PONG" 20 || rig_die "redis-server did not start"
+  rig_wait_until "rig_redis_cli ping | grep -q PONG" 20 || rig_die "$RIG_REDIS_SERVER did not start"
 }
 
 rig_redis_stop() {

@@ -17,10 +17,10 @@ sentinel_node_start() {
   local port=$1
   shift
   mkdir -p "$RIG_DIR/node-$port"
-  redis-server --port "$port" --bind 127.0.0.1 --dir "$RIG_DIR/node-$port" --save '' \
+  "$RIG_REDIS_SERVER" --port "$port" --bind 127.0.0.1 --dir "$RIG_DIR/node-$port" --save '' \
     --maxmemory-policy noeviction --repl-diskless-sync-delay 0 "$@" >>"$RIG_DIR/node-$port.log" 2>&1 &
   RIG_RELAYS["node $port"]=$! # to be stopped with the relays, whose names these are not
-  rig_wait_until "redis-cli -p $port ping | grep -q PONG" 20 || rig_die "redis-server $port started"
+  rig_wait_until "redis-cli -p $port ping | grep -q PONG" 20 || rig_die "$RIG_REDIS_SERVER $port started"
 }
 
 sentinel_watch_start() {
@@ -36,7 +36,7 @@ sentinel down-after-milliseconds mymaster $SENTINEL_DOWN
 sentinel failover-timeout mymaster 3000
 sentinel parallel-syncs mymaster $SENTINEL_REPLICAS
 END
-  redis-server "$dir/sentinel.conf" --sentinel >>"$RIG_DIR/sentinel-$port.log" 2>&1 &
+  "$RIG_REDIS_SERVER" "$dir/sentinel.conf" --sentinel >>"$RIG_DIR/sentinel-$port.log" 2>&1 &
   RIG_RELAYS["sentinel $port"]=$!
   rig_wait_until "redis-cli -p $port ping | grep -q PONG" 20 || rig_die "Sentinel $port started"
 }

@@ -89,6 +89,17 @@ void client_close(amqp_connection_state_t c)
     amqp_destroy_connection(c);
 }
 
+int client_broker_major(amqp_connection_state_t c)
+{
+    const amqp_table_t *about = amqp_get_server_properties(c);
+    for (int i = 0; i < about->num_entries; i++) {
+        amqp_bytes_t key = about->entries[i].key;
+        if (key.len == strlen("version") && memcmp(key.bytes, "version", key.len) == 0)
+            return (int)strtol(about->entries[i].value.value.bytes.bytes, NULL, 10);
+    }
+    return 0;
+}
+
 bool client_consume(amqp_connection_state_t c, const char *queue, const char *tag,
                     uint16_t prefetch)
 {

@@ -27,6 +27,7 @@ struct id_place {
 /* A connection with channel 1 open, or NULL, with the reason on stderr. */
 amqp_connection_state_t client_open(const char *url) __attribute__((warn_unused_result));
 void client_close(amqp_connection_state_t c);
+int client_broker_major(amqp_connection_state_t c); /* its version, before the first dot */
 
 /* True if the last RPC succeeded; else says what failed on stderr. */
 bool client_succeeded(amqp_connection_state_t c, const char *what);

@@ -290,3 +290,43 @@ bool field_next(const uint8_t **at, const uint8_t *end, struct field *field, boo
     *at += field->whole_len;
     return true;
 }
+
+/* ---- Writing anew ---- */
+
+/* Fields of one name stay in their order. */
+static int compare_fields(const void *a, const void *b)
+{
+    const struct field *x = a;
+    const struct field *y = b;
+    int order = memcmp(x->name, y->name, x->name_len < y->name_len ? x->name_len : y->name_len);
+    if (order == 0)
+        order = (x->name_len > y->name_len) - (x->name_len < y->name_len);
+    return order != 0 ? order : (x->whole > y->whole) - (x->whole < y->whole);
+}
+
+static void sort_headers(struct bytes *table)
+{
+    const uint8_t *at = table->data;
+    struct field *fields = client_allocate(table->len / 2 + 1, sizeof *fields);
+    struct bytes sorted = {0};
+    size_t count = 0;
+    bool broken;
+    while (table->len > 0 && field_next(&at, table->data + table->len, &fields[count], &broken))
+        count++;
+    qsort(fields, count, sizeof *fields, compare_fields);
+    for (size_t i = 0; i < count; i++)
+        if (i == 0 || fields[i].name_len != fields[i - 1].name_len ||
+            memcmp(fields[i].name, fields[i - 1].name, fields[i].name_len) != 0)
+            bytes_add(&sorted, fields[i].whole, fields[i].whole_len);
+    free(fields);
+    bytes_free(table);
+    *table = sorted;
+}
+
+void shape_write_anew(struct shape *s)
+{
+    struct bytes *expiration = &s->value[EXPIRATION];
+    sort_headers(&s->value[HEADERS]);
+    while (expiration->len > 1 && expiration->data[0] == '0')
+        memmove(expiration->data, expiration->data + 1, --expiration->len);
+}

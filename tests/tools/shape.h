@@ -56,6 +56,10 @@ void shape_set(struct shape *s, enum property property, const void *data, size_t
 void shape_add_field(struct shape *s, const char *name, size_t name_len, char type,
                      const void *value, size_t len);
 
+/* Does what RabbitMQ does from 4.0 on, when it delivers a message: sorts the headers by their
+ * names, leaves only the first of each name, and writes expiration as a number. */
+void shape_write_anew(struct shape *s);
+
 /* Publishes it to a queue. False: the socket took it not. */
 bool shape_publish(amqp_connection_state_t c, const char *queue, const struct shape *s)
     __attribute__((warn_unused_result));

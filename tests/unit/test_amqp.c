@@ -58,6 +58,23 @@ static void test_bodies_of_every_size_come_back(void **state)
     (void)state;
 }
 
+/* RabbitMQ keeps their bytes, and from 4.0 on sorts them. */
+static void assert_headers(const struct bench *b, struct span got, struct span want)
+{
+    struct header last = {0};
+    if (bench_broker_major(b) < 4) {
+        assert_true(got.len > want.len);
+        assert_memory_equal(got.data, want.data, want.len);
+        return;
+    }
+    for (struct header h, same; header_next(&want, &h);)
+        if (!header_find(got, h.name, &same) || !span_equal(h.whole, same.whole))
+            fail_msg("header %.*s", (int)h.name.len, (const char *)h.name.data);
+    for (struct header h; header_next(&got, &h); last = h)
+        assert_true(last.name.len == 0 || memcmp(last.name.data, h.name.data, last.name.len) <= 0);
+    assert_int_equal(got.len, 0);
+}
+
 static void test_headers_of_every_type_come_back(void **state)
 {
     struct bench b;
@@ -70,9 +87,7 @@ static void test_headers_of_every_type_come_back(void **state)
     struct message *got = bench_await_message(&b);
     struct properties p;
     assert_true(properties_read(got->properties, &p));
-    struct span headers = p.value[PROPERTY_HEADERS];
-    assert_true(headers.len > table.len);
-    assert_memory_equal(headers.data, table.data, table.len);
+    assert_headers(&b, p.value[PROPERTY_HEADERS], buffer_span(&table));
     message_free(got);
     message_free(m);
     buffer_free(&table);

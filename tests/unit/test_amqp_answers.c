@@ -89,8 +89,9 @@ static void test_room_is_what_is_not_in_flight(void **state)
         message_free(bench_await_answer(&b, &answer));
     }
     assert_int_equal(sink_room(b.sink), 3);
-    /* More than a socket takes: for now there is room for nothing else. */
-    struct message *large = bench_publish(&b, bench_message("in", bench_no_properties, 32 << 20));
+    /* More than a socket takes: for now there is room for nothing else. RabbitMQ takes 16 MiB from
+     * 4.0 on, and took 128. */
+    struct message *large = bench_publish(&b, bench_message("in", bench_no_properties, 15 << 20));
     assert_int_equal(sink_room(b.sink), 0);
     enum sink_answer answer;
     assert_ptr_equal(bench_await_answer(&b, &answer), large);

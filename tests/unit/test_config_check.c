@@ -3,6 +3,7 @@
  * looks like one of those.
  */
 #include "config_case.h"
+#include "redis_tls.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -350,12 +351,42 @@ static void test_topic_patterns(void **state)
     }
 }
 
+/* A build without TLS for Redis says so, in a line more. */
+static void test_tls_of_stores(void **state)
+{
+#define REDISS "name: redis, url: \"rediss://r\""
+    static const struct {
+        const char *label, *store, *want; /* besides that line; NULL: nothing */
+    } cases[] = {
+        {"the system's authorities", REDISS, NULL},
+        {"Sentinels", "name: redis, url: \"rediss+sentinel://a,b/m/0\"", NULL},
+        {"half a pair", REDISS ", tls: {key: x}",
+         "2: stores[0].tls.key: is one half of a pair; set tls.cert and tls.key, or neither"},
+        {"a file that is not there", REDISS ", tls: {ca: /no/such}",
+         "2: stores[0].tls.ca: /no/such cannot be read: No such file or directory"},
+    };
+    const char *lack = redis_tls_check();
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char *text = config_build(NULL, cases[i].store, NULL);
+        char *want = xasprintf("%s%s%s%s", cases[i].want ? cases[i].want : "",
+                               cases[i].want && lack ? "|" : "", lack ? "2: stores[0].url: " : "",
+                               lack ? lack : "");
+        if (*want)
+            config_expect_faults(cases[i].label, span_of(text), want);
+        else
+            config_free(config_load_good(cases[i].label, span_of(text)));
+        free(want);
+        free(text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_contradictions), cmocka_unit_test(test_circles),
         cmocka_unit_test(test_completions),    cmocka_unit_test(test_allowed),
-        cmocka_unit_test(test_topic_patterns),
+        cmocka_unit_test(test_topic_patterns), cmocka_unit_test(test_tls_of_stores),
     };
     return cmocka_run_group_tests(tests, config_make_folder, config_remove_folder);
 }

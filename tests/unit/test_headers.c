@@ -272,6 +272,73 @@ static void finds_by_exact_name(void **state)
     buffer_free(&table);
 }
 
+/* ---- Comparing ---- */
+
+#define FIELDS(literal)                                                                            \
+    {                                                                                              \
+        (const uint8_t *)(literal), sizeof(literal) - 1                                            \
+    }
+
+/* Properties with these headers, as one string of bytes: flags, length, table. */
+static struct buffer with_headers(struct span table)
+{
+    struct properties p = {0};
+    struct buffer out = {0};
+    build_set(&p, PROPERTY_HEADERS, table);
+    build_properties(&p, &out);
+    return out;
+}
+
+static void knows_a_message_that_was_written_anew(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *label;
+        struct span a, b;
+        bool want;
+    } cases[] = {
+        {"the same bytes", FIELDS("\1bt\1\1aV"), FIELDS("\1bt\1\1aV"), true},
+        {"sorted", FIELDS("\1bt\1\1aV"), FIELDS("\1aV\1bt\1"), true},
+        {"sorted, by length", FIELDS("\2aaV\1aV\0V"), FIELDS("\0V\1aV\2aaV"), true},
+        {"another value", FIELDS("\1bt\1\1aV"), FIELDS("\1aV\1bt\0"), false},
+        {"another name", FIELDS("\1bt\1\1aV"), FIELDS("\1aV\1ct\1"), false},
+        {"another type", FIELDS("\1ab\1"), FIELDS("\1aB\1"), false},
+        {"one less", FIELDS("\1bt\1\1aV"), FIELDS("\1aV"), false},
+        {"the first of a name", FIELDS("\1bV\1ab\1\1ab\2"), FIELDS("\1ab\1\1bV"), true},
+        {"the second of a name", FIELDS("\1bV\1ab\1\1ab\2"), FIELDS("\1ab\2\1bV"), false},
+        {"true is true", FIELDS("\1bV\1at\2"), FIELDS("\1at\1\1bV"), true},
+        {"a long is a long", FIELDS("\1aL12345678"), FIELDS("\1al12345678"), true},
+        {"both are broken", FIELDS("\1aV\1bZ"), FIELDS("\1bZ\1aV"), false},
+        {"broken, but the same", FIELDS("\1bZ"), FIELDS("\1bZ"), true},
+        {"nothing", FIELDS(""), FIELDS(""), true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct buffer a = with_headers(cases[i].a);
+        struct buffer b = with_headers(cases[i].b);
+        if (properties_same(buffer_span(&a), buffer_span(&b)) != cases[i].want ||
+            properties_same(buffer_span(&b), buffer_span(&a)) != cases[i].want)
+            fail_msg("%s", cases[i].label);
+        buffer_free(&a);
+        buffer_free(&b);
+    }
+    assert_true(properties_same(BYTES("\1\0\4"
+                                      "0060"),
+                                BYTES("\1\0\2"
+                                      "60")));
+    assert_false(properties_same(BYTES("\1\0\4"
+                                       "0061"),
+                                 BYTES("\1\0\2"
+                                       "60")));
+    assert_false(properties_same(BYTES("\1\0\1"
+                                       "0"),
+                                 BYTES("\0\0")));
+    assert_false(properties_same(BYTES("\0\200\1"
+                                       "a"),
+                                 BYTES("\0\200\1"
+                                       "b")));
+    assert_false(properties_same(BYTES("\0"), BYTES("\1")));
+}
+
 /* ---- Integers ---- */
 
 static void reads_integers(void **state)
@@ -399,6 +466,7 @@ int main(void)
         cmocka_unit_test(stops_at_an_unknown_type),
         cmocka_unit_test(is_not_impressed_by_depth),
         cmocka_unit_test(finds_by_exact_name),
+        cmocka_unit_test(knows_a_message_that_was_written_anew),
         cmocka_unit_test(reads_integers),
         cmocka_unit_test(writes_what_rabbitmq_c_reads),
         cmocka_unit_test(survives_random_bytes),
