@@ -44,14 +44,14 @@ static bool check_store(const struct store_config *config)
         printf("store %s: %s\n", config->name, store_describe(store));
         if (missing)
             printf("store %s: %s; run makes it\n", config->name, missing);
+        printf("store %s: %s\n", config->name, store_promises(store));
         buffer_add_u8(&dangers, '\0');
         char *rest = (char *)dangers.data;
         for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
             if (*line)
                 printf("store %s: cannot promise everything: %s\n", config->name, line);
         if (dangers.len == 1)
-            printf("store %s: durable, no eviction: keys are kept for their whole window\n",
-                   config->name);
+            printf("store %s: durable: keys are kept for their whole window\n", config->name);
     } else {
         printf("store %s: FAILED: %s\n", config->name, store_error(store));
     }

@@ -158,6 +158,11 @@ const char *store_error(const struct store *s)
     return s->error;
 }
 
+const char *store_promises(const struct store *s)
+{
+    return s->backend->promises(s->config);
+}
+
 const char *store_describe(const struct store *s)
 {
     return s->description;

@@ -133,6 +133,9 @@ int64_t store_now(const struct store *s);
  */
 bool store_dangers(struct store *s, struct buffer *lines) __attribute__((warn_unused_result));
 
+/* Who can share it, what a failover does to it, and whose clock counts, for people. */
+const char *store_promises(const struct store *s);
+
 /* What the server is, for people: "Redis 7.0.15 at redis:6379/0". */
 const char *store_describe(const struct store *s);
 

@@ -32,6 +32,7 @@ struct store_backend {
     bool (*get)(struct store *s, struct span key, struct record *out, int64_t *ttl, bool *foreign);
     bool (*list)(struct store *s, store_each *each, void *context);
     bool (*dangers)(struct store *s, struct buffer *lines);
+    const char *(*promises)(const struct store_config *config); /* static text */
 };
 
 extern const struct store_backend store_redis_backend;

@@ -461,6 +461,12 @@ size_t store_memory_size(void)
     return size;
 }
 
+static const char *memory_promises(const struct store_config *config)
+{
+    (void)config;
+    return "shared by nobody, and gone when the program ends: for trying out";
+}
+
 const struct store_backend store_memory_backend = {
     .create = memory_create,
     .destroy = memory_destroy,
@@ -476,4 +482,5 @@ const struct store_backend store_memory_backend = {
     .get = memory_get,
     .list = memory_list,
     .dangers = memory_dangers,
+    .promises = memory_promises,
 };

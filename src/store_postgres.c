@@ -396,6 +396,13 @@ static bool postgres_store_dangers(struct store *s, struct buffer *lines)
     return postgres_dangers(&mine(s)->link, lines);
 }
 
+static const char *postgres_promises(const struct store_config *config)
+{
+    (void)config;
+    return "shared by relays on any host; a failover to another host of the URL is followed, and "
+           "forgets what was not replicated; times are the database's clock";
+}
+
 const struct store_backend store_postgres_backend = {
     .create = postgres_create,
     .destroy = postgres_destroy,
@@ -412,4 +419,5 @@ const struct store_backend store_postgres_backend = {
     .get = postgres_get,
     .list = postgres_list,
     .dangers = postgres_store_dangers,
+    .promises = postgres_promises,
 };

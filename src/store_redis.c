@@ -450,6 +450,16 @@ static bool redis_store_dangers(struct store *s, struct buffer *lines)
     return redis_dangers(&mine(s)->link, lines);
 }
 
+static const char *redis_promises(const struct store_config *config)
+{
+    return config->wait_replicas > 0
+               ? "shared by relays on any host; what counts is on so many replicas as "
+                 "wait_replicas "
+                 "says, so a failover keeps it; times are the server's clock"
+               : "shared by relays on any host; a failover forgets what no replica had "
+                 "(wait_replicas); times are the server's clock";
+}
+
 const struct store_backend store_redis_backend = {
     .create = redis_create,
     .destroy = redis_destroy,
@@ -465,4 +475,5 @@ const struct store_backend store_redis_backend = {
     .get = redis_get,
     .list = redis_list,
     .dangers = redis_store_dangers,
+    .promises = redis_promises,
 };

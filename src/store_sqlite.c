@@ -412,6 +412,13 @@ static bool sqlite_store_dangers(struct store *s, struct buffer *lines)
     return sqlite_dangers(link_of(s), lines);
 }
 
+static const char *sqlite_promises(const struct store_config *config)
+{
+    (void)config;
+    return "shared by relays of this host alone; no failover: the records are where the disk is; "
+           "times are this host's clock";
+}
+
 const struct store_backend store_sqlite_backend = {
     .create = sqlite_create,
     .destroy = sqlite_destroy,
@@ -428,4 +435,5 @@ const struct store_backend store_sqlite_backend = {
     .get = sqlite_get,
     .list = sqlite_list,
     .dangers = sqlite_store_dangers,
+    .promises = sqlite_promises,
 };

@@ -179,7 +179,7 @@ done
 rig_check "check --connect: all is well" check_names ""
 promises() {
   grep -q "^store $1: PostgreSQL\|^store $1: Redis\|^store $1: SQLite" "$RIG_DIR/out" &&
-    grep -q "^store $1: durable, no eviction" "$RIG_DIR/out" && return 0
+    grep -q "^store $1: shared by relays " "$RIG_DIR/out" && grep -q "^store $1: durable" "$RIG_DIR/out" && return 0
   cat "$RIG_DIR/out"
   return 1
 }
