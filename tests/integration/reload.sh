@@ -104,6 +104,19 @@ sed -i 's/^admin:/log: {level: debug}\n&/' "$CONFIG"
 rig_check "the log's level" reloads "$IN_FORCE"
 rig_check "c was not started again for that" has_started c 1
 
+# A renewed secret: the file's name is the same, its content is not.
+echo first-secret >"$RIG_DIR/password"
+rig_redis_cli config set requirepass first-secret >/dev/null
+sed -i "s|^    session:|    password: \${file:$RIG_DIR/password}\n&|" "$CONFIG"
+rig_check "a password from a file" reloads "$IN_FORCE"
+rig_check "a relays with it" passes a 5
+echo second-secret >"$RIG_DIR/password"
+rig_redis_cli -a first-secret --no-auth-warning config set requirepass second-secret >/dev/null
+rig_check "the file has another password" reloads "$IN_FORCE"
+rig_redis_cli -a second-secret --no-auth-warning client kill type normal >/dev/null
+rig_check "a relays with that" passes a 6
+rig_redis_cli -a second-secret --no-auth-warning config set requirepass '' >/dev/null
+
 # Under load, again and again.
 rig_load --queue a.in --count 12000 --duplicates 30 --rate 1500 --prefix load- >"$RIG_DIR/load.out" 2>&1 &
 LOAD=$!
