@@ -1,7 +1,7 @@
 /*
- * redis_server - a real redis-server of a test's own, or the like of it that RIG_REDIS_SERVER names,
- * on a free loopback port, with a folder of its own. It dies with the test. What goes wrong ends the
- * program.
+ * redis_server - a real redis-server of a test's own, or the like of it that RIG_REDIS_SERVER
+ * names, on a free loopback port, with a folder of its own. It dies with the test. What goes wrong
+ * ends the program.
  */
 #ifndef ONLYONCE_REDIS_SERVER_H
 #define ONLYONCE_REDIS_SERVER_H
