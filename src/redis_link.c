@@ -2,6 +2,7 @@
 
 #include "clock.h"
 #include "redis_tls.h"
+#include "resolve.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -283,13 +284,44 @@ static bool make_tls(struct redis_link *l)
     return l->tls || store_fail(l->store, "%s at %s: %s", l->kind, l->address, lack ? lack : error);
 }
 
+/* An address as text, the scope of a local one included. */
+#define ADDRESS_TEXT_MAX 64
+
+/* Connects to one address, within so many ms. NULL: out of memory. */
+static redisContext *connect_to(const struct addrinfo *address, int port, int64_t ms)
+{
+    char host[ADDRESS_TEXT_MAX] = "";
+    struct timeval limit = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+    getnameinfo(address->ai_addr, address->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST);
+    return redisConnectWithTimeout(host, port, limit);
+}
+
+/* Tries the addresses in turn; each gets its share of the time. */
+static void connect_to_one(struct redis_link *l, const struct addrinfo *addresses)
+{
+    int64_t count = 0;
+    for (const struct addrinfo *a = addresses; a; a = a->ai_next)
+        count++;
+    for (const struct addrinfo *a = addresses; a; a = a->ai_next, count--) {
+        int64_t left = l->deadline - clock_now();
+        redis_link_close(l);
+        l->context = connect_to(a, l->port, left > count ? left / count : 1);
+        if (!l->context || !l->context->err)
+            return;
+    }
+}
+
+/* hiredis would wait for name servers as long as they like, so it gets addresses. */
 bool redis_connect(struct redis_link *l)
 {
-    int64_t left = l->deadline - clock_now();
-    if (left <= 0)
+    struct addrinfo *addresses;
+    char error[RESOLVE_ERROR_MAX];
+    if (clock_now() >= l->deadline)
         return fail_late(l);
-    struct timeval limit = {.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
-    l->context = redisConnectWithTimeout(l->host, l->port, limit);
+    if (!resolve_host(l->host, l->port, l->deadline, &addresses, error))
+        return store_fail(l->store, "%s at %s: %s", l->kind, l->address, error);
+    connect_to_one(l, addresses);
+    freeaddrinfo(addresses);
     if (!l->context)
         return store_fail(l->store, "%s at %s: out of memory", l->kind, l->address);
     if (l->context->err)

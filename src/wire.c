@@ -1,6 +1,7 @@
 #include "wire.h"
 
 #include "clock.h"
+#include "resolve.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -83,18 +84,14 @@ static bool try_addresses(struct wire *w, const struct addrinfo *addresses, int6
 
 static bool connect_to(struct wire *w, const char *host, int port, int64_t until)
 {
-    char service[16];
-    snprintf(service, sizeof service, "%d", port);
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *addresses = NULL;
-    int bad = getaddrinfo(host, service, &hints, &addresses);
-    if (bad == EAI_SYSTEM)
-        say_errno(w, errno);
-    else if (bad)
-        snprintf(w->error, sizeof w->error, "%s", gai_strerror(bad));
-    bool connected = !bad && try_addresses(w, addresses, until);
-    if (addresses)
-        freeaddrinfo(addresses);
+    struct addrinfo *addresses;
+    char error[RESOLVE_ERROR_MAX];
+    if (!resolve_host(host, port, until, &addresses, error)) {
+        snprintf(w->error, sizeof w->error, "%s", error);
+        return false;
+    }
+    bool connected = try_addresses(w, addresses, until);
+    freeaddrinfo(addresses);
     return connected;
 }
 
