@@ -67,6 +67,16 @@ account() {
   return $code
 }
 
+# arrived UNMARKED : a recording that a failover forgets leaves its key pending, until the next message of that key; only without
+# wait_replicas, where UNMARKED is not 0, is that to be expected.
+arrived() {
+  if [ "$1" = 0 ]; then
+    fault_arrived led $COUNT 60
+  else
+    rig_wait_depth led.work $COUNT 60 && rig_wait_until "[ \"\$(rig_queue_total led.in)\" = 0 ]" 60
+  fi
+}
+
 # lose_master HOW PREFIX UNMARKED : under load; all arrives, none is missing, and no more than so many
 # have a second copy without a mark.
 lose_master() {
@@ -78,7 +88,7 @@ lose_master() {
   old=$(sentinel_master)
   rig_check "$prefix: another master is named" "${how}_master" "$old"
   wait $loader || rig_fail "$prefix: the load was taken"
-  rig_check "$prefix: all arrives, without a restart" fault_arrived led $COUNT 60
+  rig_check "$prefix: all arrives, without a restart" arrived "$3"
   rig_check "$prefix: the relay says where the new master is" \
     fault_is_said relay "connected.*at 127.0.0.1:$(sentinel_master)/0 .master mymaster of the Sentinels"
   rig_check "$prefix: none is missing, at most $3 twice and unmarked" account "$prefix" "$3"
@@ -104,6 +114,7 @@ for wait in 0 1; do
     start $wait
     lose_master $how "$how-wait-$wait-" $unmarked
     mend
+    redis-cli -p "$(sentinel_master)" flushall >/dev/null
     if [ $how-$wait = lag-0 ]; then
       rig_check "without wait_replicas claims were forgotten, so this can fail" \
         grep -q 'unmarked=[1-9]' "$RIG_DIR/account.out"
