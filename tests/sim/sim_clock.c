@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 int64_t clock_now(void)
 {
@@ -26,9 +28,11 @@ int64_t clock_wall(void)
     return SIM_EPOCH + sim->now + sim->wall_offset;
 }
 
+/* Libraries ask, too, when they are loaded: before there is a world. */
 ssize_t getrandom(void *buffer, size_t length, unsigned flags)
 {
-    (void)flags;
+    if (!sim)
+        return syscall(SYS_getrandom, buffer, length, flags);
     for (size_t i = 0; i < length; i++)
         ((unsigned char *)buffer)[i] = (unsigned char)rng_next(&sim->ids);
     return (ssize_t)length;
