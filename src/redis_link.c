@@ -144,9 +144,12 @@ bool redis_refuse(struct redis_link *l, const char *what, const redisReply *repl
         return store_fail(l->store, "%s at %s: %s: Redis Cluster is not supported", l->kind,
                           l->address, reply->str);
     l->refused = l->refused || is_refusal(reply);
-    /* "unknown command" goes on to repeat the arguments, and one may be the password. */
-    const char *arguments = strstr(reply->str, ", with args");
-    size_t len = arguments ? (size_t)(arguments - reply->str) : reply->len;
+    /* "unknown command" goes on to repeat the arguments, and one may be the password. And what a
+     * script is refused names the script, which would make two reasons of one. */
+    const char *rest = strstr(reply->str, ", with args");
+    if (!rest)
+        rest = strstr(reply->str, " script: ");
+    size_t len = rest ? (size_t)(rest - reply->str) : reply->len;
     return store_fail(l->store, "%s at %s: %.*s", l->kind, l->address, (int)len, reply->str);
 }
 

@@ -23,6 +23,7 @@ struct source {
     uint32_t epoch;
     bool consuming;
     bool dead_letters;
+    bool limited; /* see topology_dead_letters() */
     char consumer[256];
 
     /* The delivery that is arriving. */
@@ -76,6 +77,14 @@ const char *source_describe(const struct source *s)
 bool source_dead_letters(const struct source *s)
 {
     return s->dead_letters;
+}
+
+const char *source_warning(const struct source *s)
+{
+    return s->limited
+               ? "the inbound queue was made without x-delivery-limit -1, so what comes back "
+                 "more than 20 times is dead-lettered, unless a policy says otherwise"
+               : NULL;
 }
 
 /* ---- Frames ---- */
@@ -183,7 +192,8 @@ bool source_open(struct source *s, bool *permanent)
 {
     begin_epoch(s);
     if (link_open(s->link) && topology_source(s->link, s->route) &&
-        topology_dead_letters(s->link, s->route, &s->dead_letters) && set_prefetch(s) && consume(s))
+        topology_dead_letters(s->link, s->route, &s->dead_letters, &s->limited) &&
+        set_prefetch(s) && consume(s))
         return true;
     *permanent = link_how_failed(s->link) == LINK_REFUSED;
     link_close(s->link, 0);

@@ -42,6 +42,8 @@ void source_reject(struct source *s, const struct message *m);
 /* Does the inbound queue dead-letter what is rejected? Known only of one that is as we would make
  * it. */
 bool source_dead_letters(const struct source *s);
+/* What people should know of the inbound queue, as a line for the log; NULL: nothing. */
+const char *source_warning(const struct source *s);
 /* Stops the consumer: nothing new arrives, what was delivered can still be acknowledged. */
 void source_cancel(struct source *s);
 void source_flush(struct source *s, int64_t now);

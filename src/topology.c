@@ -2,7 +2,9 @@
 
 #include <stdio.h>
 
-#define UNLIMITED_DELIVERIES 40000 /* the version from which x-delivery-limit -1 means that */
+/* From this version on a quorum queue has a delivery limit, and x-delivery-limit -1 means none. An
+ * older broker would take that for a limit that each return exceeds. */
+#define DELIVERY_LIMITS 40000
 
 struct thing {
     const char *kind; /* queue or exchange */
@@ -68,8 +70,13 @@ static amqp_table_entry_t text_argument(const char *key, const char *value)
 
 #define ARGUMENTS_MAX 4
 
+static bool has_limits(const struct link *l)
+{
+    return link_broker_version(l) >= DELIVERY_LIMITS;
+}
+
 /* `parking`: the queue to dead-letter to, or NULL. */
-static amqp_table_t queue_arguments(struct link *l, enum queue_type type, const char *parking,
+static amqp_table_t queue_arguments(enum queue_type type, const char *parking, bool unlimited,
                                     amqp_table_entry_t entries[ARGUMENTS_MAX])
 {
     int n = 0;
@@ -77,7 +84,7 @@ static amqp_table_t queue_arguments(struct link *l, enum queue_type type, const 
     if (type == QUEUE_QUORUM && parking) {
         entries[n++] = text_argument("x-dead-letter-exchange", "");
         entries[n++] = text_argument("x-dead-letter-routing-key", parking);
-        if (link_broker_version(l) >= UNLIMITED_DELIVERIES) {
+        if (unlimited) {
             entries[n] = (amqp_table_entry_t){.key = amqp_cstring_bytes("x-delivery-limit")};
             entries[n].value.kind = AMQP_FIELD_KIND_I64;
             entries[n++].value.value.i64 = -1;
@@ -93,7 +100,7 @@ static bool ensure_queue(struct link *l, const char *name, enum queue_type type,
     if (!declare_queue(l, name, NULL, declare ? may_be_missing : no_is_fatal, &refused))
         return false;
     amqp_table_entry_t entries[ARGUMENTS_MAX];
-    amqp_table_t arguments = queue_arguments(l, type, parking, entries);
+    amqp_table_t arguments = queue_arguments(type, parking, has_limits(l), entries);
     return !refused || declare_queue(l, name, &arguments, no_is_fatal, &refused);
 }
 
@@ -154,16 +161,32 @@ bool topology_source(struct link *l, const struct route_config *route)
            ensure_inbound_exchange(l, route);
 }
 
-bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters)
+/* Whether the broker takes the inbound queue's declaration, as that of the queue which is there. */
+static bool is_as_declared(struct link *l, const struct route_config *route, bool unlimited,
+                           bool *same)
 {
-    *dead_letters = false;
-    if (!route->from.declare || route->from.queue_type != QUEUE_QUORUM)
-        return true;
     unsigned refused;
     amqp_table_entry_t entries[ARGUMENTS_MAX];
-    amqp_table_t arguments = queue_arguments(l, route->from.queue_type, route->park.queue, entries);
+    amqp_table_t arguments =
+        queue_arguments(route->from.queue_type, route->park.queue, unlimited, entries);
     bool done = declare_queue(l, route->from.queue, &arguments, may_differ, &refused);
-    *dead_letters = done && !refused;
+    *same = done && !refused;
+    return done;
+}
+
+bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters,
+                           bool *limited)
+{
+    *dead_letters = false;
+    *limited = false;
+    if (!route->from.declare || route->from.queue_type != QUEUE_QUORUM)
+        return true;
+    if (!is_as_declared(l, route, has_limits(l), dead_letters))
+        return false;
+    if (*dead_letters || !has_limits(l))
+        return true;
+    bool done = is_as_declared(l, route, false, dead_letters);
+    *limited = *dead_letters;
     return done;
 }
 

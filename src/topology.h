@@ -18,11 +18,14 @@ bool topology_source(struct link *l, const struct route_config *route)
     __attribute__((warn_unused_result));
 
 /*
- * Does the inbound queue dead-letter to the parking queue? Known if it is as we would make it,
- * which the broker tells by taking our declaration; of any other queue nothing is known: false.
+ * Does the inbound queue dead-letter to the parking queue? Known if it is as we would make it, now
+ * or with a broker before 4.0, which the broker tells by taking our declaration; of any other queue
+ * nothing is known: false. And *limited: is it a quorum queue without our delivery limit, of a
+ * broker that then has one of its own (of 20, from 4.0 on)? A policy may have lifted it, which
+ * nobody tells.
  */
-bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters)
-    __attribute__((warn_unused_result));
+bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters,
+                           bool *limited) __attribute__((warn_unused_result));
 
 /* Looks for a queue (or an exchange) and makes nothing, for `onlyonce check`. */
 bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists)

@@ -35,6 +35,7 @@ struct worker {
 
     struct outage outages[LINK_COUNT];
     bool source_open; /* as far as relay was told */
+    bool source_warned;
     bool sink_open;
     bool replies_open;
     bool renew_sink;   /* to be opened anew once no copy is in flight */
@@ -283,6 +284,14 @@ static bool may_consume(const struct worker *w)
     return !w->stopping && store_goes && w->sink_open && !sink_blocked(w->sink, NULL);
 }
 
+static void warn_of_source(struct worker *w)
+{
+    const char *warning = source_warning(w->source);
+    if (warning && !w->source_warned)
+        LOG_WARNING(warning, "route", w->route->name, "queue", w->route->from.queue, NULL);
+    w->source_warned = warning != NULL;
+}
+
 static void keep_source(struct worker *w, int64_t now)
 {
     if (w->source_open && !source_is_up(w->source))
@@ -291,10 +300,12 @@ static void keep_source(struct worker *w, int64_t now)
         return;
     bool permanent = false;
     w->source_open = source_open(w->source, &permanent);
-    if (w->source_open)
-        link_is_up(w, LINK_SOURCE, source_describe(w->source));
-    else
+    if (!w->source_open) {
         lose_source(w, permanent);
+        return;
+    }
+    link_is_up(w, LINK_SOURCE, source_describe(w->source));
+    warn_of_source(w);
 }
 
 /* hold_limit is over: everything goes back to the broker, once, and the route waits without a

@@ -186,6 +186,12 @@ bool source_dead_letters(const struct source *s)
     return true;
 }
 
+const char *source_warning(const struct source *s)
+{
+    (void)s;
+    return NULL;
+}
+
 void source_cancel(struct source *s)
 {
     (void)s;

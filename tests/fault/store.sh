@@ -40,7 +40,7 @@ all_waits() {
 
 said_both_once() {
   [ "$(fault_said relay 'connection lost.*link=store')" = 1 ] &&
-    [ "$(fault_said relay 'connected.*link=store')" = 1 ] && return 0
+    [ "$(fault_said relay 'msg=connected.*link=store')" = 1 ] && return 0
   grep link=store "$RIG_DIR/relay.log"
   return 1
 }

@@ -135,7 +135,7 @@ fault_in_order() {
   local name=$1 route=$2 count=$3 prefix=$4
   shift 4
   sleep 0.5
-  rig_relay_stop "$name" && rig_account --idle 300 --work "$route.work" --in "$route.in" \
+  rig_relay_stop "$name" && rig_account --work "$route.work" --in "$route.in" \
     --park "$route.in.parked" --count "$count" --prefix "$prefix" --max-parked 0 "$@"
 }
 

@@ -20,6 +20,7 @@
 
 #define TRIES 1500
 #define TRY_MS 20
+#define WORDS_MOST 20 /* of a command, with its NULL */
 
 static void die(const char *what)
 {
@@ -59,8 +60,11 @@ static const struct passwd *user(void)
 static pid_t start_program(const char *const *words)
 {
     char path[256];
+    const char *argv[WORDS_MOST] = {path}; /* by which it finds the other programs of its version */
     const struct passwd *as = user();
     snprintf(path, sizeof path, "%s/%s", bin_folder(), words[0]);
+    for (size_t i = 1; words[i] && i < WORDS_MOST - 1; i++)
+        argv[i] = words[i];
     pid_t pid = fork();
     if (pid != 0)
         return pid;
@@ -70,7 +74,7 @@ static pid_t start_program(const char *const *words)
     int quiet = open("/dev/null", O_WRONLY);
     dup2(quiet, STDOUT_FILENO);
     dup2(quiet, STDERR_FILENO);
-    execv(path, (char *const *)(uintptr_t)words);
+    execv(path, (char *const *)(uintptr_t)argv);
     _exit(127);
 }
 

@@ -261,6 +261,11 @@ rig_rabbitctl() {
   HOME=$RIG_DIR/rabbit/home "$RIG_RABBIT_LIB/rabbitmqctl" "$@" </dev/null
 }
 
+# rig_rabbit_major : 3 for RabbitMQ 3.10.8.
+rig_rabbit_major() {
+  rig_rabbitctl -q version | sed "s/\..*//"
+}
+
 # rig_queue_depth QUEUE : the messages that are ready; quick.
 rig_queue_depth() {
   "$RIG_BUILD/tests/depth" --amqp "$RIG_AMQP_URL" "$1"

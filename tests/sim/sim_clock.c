@@ -28,9 +28,10 @@ int64_t clock_wall(void)
     return SIM_EPOCH + sim->now + sim->wall_offset;
 }
 
+/* Libraries ask, too, when they are loaded: before there is a world. */
 ssize_t getrandom(void *buffer, size_t length, unsigned flags)
 {
-    if (!sim) /* A library that prepares itself, before main(). */
+    if (!sim)
         return syscall(SYS_getrandom, buffer, length, flags);
     for (size_t i = 0; i < length; i++)
         ((unsigned char *)buffer)[i] = (unsigned char)rng_next(&sim->ids);

@@ -207,6 +207,12 @@ bool source_dead_letters(const struct source *s)
     return sim->broker.dead_letters;
 }
 
+const char *source_warning(const struct source *s)
+{
+    (void)s;
+    return NULL;
+}
+
 void source_cancel(struct source *s)
 {
     if (s->up && s->consumer && !s->consumer->cut && !s->owner->dead)

@@ -208,7 +208,10 @@ static void rows_are_as_documented(void **state)
     char *want = xasprintf("%s/%ld", host, (long)getpid());
     assert_string_equal(postgres_server_do(&server, "SELECT owner FROM oo.sessions"), want);
     free(want);
-    assert_int_equal(strncmp(store_describe(b->store), "PostgreSQL 15.", 14), 0);
+    const char *version = postgres_server_do(&server, "SHOW server_version");
+    want = xasprintf("PostgreSQL %.*s ", (int)strcspn(version, " "), version);
+    assert_int_equal(strncmp(store_describe(b->store), want, strlen(want)), 0);
+    free(want);
     assert_non_null(strstr(store_describe(b->store), "/postgres, schema oo"));
     assert_true(backend_of_store() > 0);
     assert_string_equal(postgres_server_do(&server, "SELECT version FROM oo.version"), "1");
