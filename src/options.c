@@ -93,8 +93,8 @@ const struct option options[] = {
     {"stores[].sentinel.password", OPTION_TEXT, OPTION_DERIVED | OPTION_SECRET, STORE(sentinel.password), "none",
      NULL, NULL, NULL, "The password for that, as it is."},
     {"stores[].wait_replicas", OPTION_NUMBER, 0, STORE(wait_replicas), "0", "0", "16", NULL,
-     "Redis only: how many replicas must have a claim before it counts, so that a failover forgets none. One WAIT "
-     "for each batch; while fewer have it, messages are held."},
+     "Redis only: how many replicas must have a claim before it counts; if all of them, a failover forgets none. One "
+     "WAIT for each batch; while fewer have it, messages are held."},
     {"stores[].synchronous", OPTION_WORD, 0, STORE(synchronous), "full", NULL, NULL, synchronous,
      "SQLite only: full keeps every record when the power fails; normal is faster, and may then forget the last ones."},
 

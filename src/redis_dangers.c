@@ -99,6 +99,12 @@ static void judge_replication(struct redis_link *l, const char *least, const red
                       "0: a failover forgets what had not reached the new master; with "
                       "wait_replicas: 1 a claim counts only when a replica has it\n",
                       replicas);
+    else if (replicas > wanted && wanted > 0)
+        buffer_printf(lines,
+                      "there are %ld replicas, and wait_replicas is %ld: a master that is replaced "
+                      "while it runs may count what only the replicas left to it have, and that is "
+                      "forgotten; with wait_replicas: %ld nothing is\n",
+                      replicas, wanted, replicas);
 }
 
 static void judge(struct redis_link *l, redisReply *const *replies, struct buffer *lines)

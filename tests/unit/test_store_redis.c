@@ -517,6 +517,8 @@ static void replicas_that_may_lag(void **state)
     b->config.wait_replicas = 3;
     assert_danger(b, "there are 2 replicas, and wait_replicas is 3");
     b->config.wait_replicas = 1;
+    assert_danger(b, "there are 2 replicas, and wait_replicas is 1: a master that is replaced");
+    b->config.wait_replicas = 2;
     assert_danger(b, NULL);
     store_close(b->store);
     fake_redis_stop(f);
