@@ -5,8 +5,8 @@
  * that failed. A backend has a struct of its own whose first member is a struct store. All names
  * in it are made alike, so that people find them: "<prefix>:key:<scope>:<key>" holds a record's
  * text, "<prefix>:result:<scope>:<key>" the result beside it, "<prefix>:session:<id>" is a
- * session's entry. A scope has no ':', so scopes never meet. SQL stores have a table for each of these
- * three instead, scope and key in columns of their own.
+ * session's entry. A scope has no ':', so scopes never meet. SQL stores have a table for each of
+ * these three instead, scope and key in columns of their own.
  */
 #ifndef ONLYONCE_STORE_BACKEND_H
 #define ONLYONCE_STORE_BACKEND_H
@@ -19,7 +19,7 @@ struct store_backend {
     void (*destroy)(struct store *s); /* of a closed store */
     bool (*open)(struct store *s, bool *permanent);
     bool (*look)(struct store *s, const char **missing); /* NULL: open() makes nothing */
-    void (*close)(struct store *s); /* may come twice */
+    void (*close)(struct store *s);                      /* may come twice */
     /* The rest are those of store.h, called only while the store is open, and with count > 0. */
     bool (*session_open)(struct store *s, const char *id, int64_t life, const char *const *former,
                          size_t former_count, struct store_move *moves, size_t count);

@@ -396,7 +396,7 @@ struct tls *tls_new(const struct tls_config *config, const char *host, char erro
                    config->verify ? on_verified : NULL);
     if (!X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(t->ssl), host)) {
         must(SSL_set1_host(t->ssl, host) == 1);
-        SSL_set_tlsext_host_name(t->ssl, host);
+        SSL_set_tlsext_host_name(t->ssl, t->host);
     }
     return t;
 }
