@@ -81,9 +81,10 @@ static bool judge_server(struct redis_link *l, const redisReply *info)
     char name[32];
     char version[32];
     char mode[32];
-    redis_info_field(info, "redis_mode", mode, sizeof mode);
     redis_info_field(info, "server_name", name, sizeof name);
     bool valkey = strcmp(name, "valkey") == 0;
+    if (!redis_info_field(info, "redis_mode", mode, sizeof mode))
+        redis_info_field(info, "server_mode", mode, sizeof mode); /* Valkey, from 8.0 on */
     if (!redis_info_field(info, valkey ? "valkey_version" : "redis_version", version,
                           sizeof version))
         return store_fail(l->store, "Redis at %s: INFO does not tell a version", l->address);

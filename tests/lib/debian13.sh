@@ -5,7 +5,8 @@
 #   debian13_run FOLDER COMMAND...
 #
 # Needs root. The folder is made once, from the mirror that this machine's apt uses, and kept. What runs in it has
-# mounts and process ids of its own, so that at its end, whatever way it comes, nothing is left mounted or running.
+# mounts and process ids of its own, and ends with this shell: whatever way the end comes, nothing is left mounted or
+# running.
 # The network is shared, and so is the folder for temporary files, in which tests reserve their ports.
 
 DEBIAN13_SUITE=trixie
@@ -64,7 +65,7 @@ debian13_run() {
   local root=$1/root
   shift
   # shellcheck disable=SC2016 # the inner shell expands it
-  unshare --mount --pid --fork --kill-child -- sh -euc '
+  setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child -- sh -euc '
     root=$1 tmp=$2
     shift 2
     mount -t proc proc "$root/proc"

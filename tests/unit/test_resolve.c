@@ -69,7 +69,9 @@ static void finds(const char *host, const char *want)
     if (!resolve_host(host, 80, clock_now() + 5000, &found, error))
         fail_msg("%s: %s", host, error);
     assert_non_null(found);
-    inet_ntop(AF_INET, &((struct sockaddr_in *)found->ai_addr)->sin_addr, text, sizeof text);
+    assert_int_equal(
+        getnameinfo(found->ai_addr, found->ai_addrlen, text, sizeof text, NULL, 0, NI_NUMERICHOST),
+        0);
     assert_string_equal(text, want);
     freeaddrinfo(found);
 }
