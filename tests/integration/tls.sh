@@ -170,6 +170,17 @@ rig_check "it is the certificate's user" eval "rig_rabbitctl -q list_connections
 rig_post --queue cert.in --message-id 1 --count 3
 rig_post --queue cert.in --message-id 2
 rig_check "it relays, and drops duplicates" rig_takes cert.work 2 'map(.message_id) == ["1","2"]'
+cert_make renewed ours relay
+cert_copy renewed client
+rig_relay_signal cert HUP
+rig_check "SIGHUP after a renewal: the route starts again with the new certificate" \
+  rig_wait_until "[ \$(grep -c 'msg=route .*route=cert' '$RIG_DIR/cert.log') = 2 ]" 30
+rig_relay_ready cert cert.in
+rig_post --queue cert.in --message-id 3
+rig_check "it relays on" rig_takes cert.work 1 '.[0].message_id == "3"'
+rig_relay_signal cert HUP
+rig_check "SIGHUP without a renewal: nothing changes" \
+  rig_wait_until "grep -q 'the configuration has not changed' '$RIG_DIR/cert.log'" 30
 rig_check "SIGTERM ends it" rig_relay_stop cert
 ends "a certificate of another authority" "amqps://$TLS" \
   "$OURS, cert: $CERTIFICATES/stranger.pem, key: $CERTIFICATES/stranger.key" \
