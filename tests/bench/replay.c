@@ -425,7 +425,7 @@ bool store_apply(struct store *s, const char *session, struct store_op *ops, siz
     (void)session;
     char text[RECORD_TEXT_MAX];
     for (size_t i = 0; i < count; i++) {
-        size_t len = record_write(&ops[i].write, text);
+        (void)record_write(&ops[i].write, text);
         bool claims = ops[i].expect.now.state == RECORD_NONE;
         ops[i].answer = STORE_APPLIED;
         ops[i].met = (struct record){0};
@@ -436,7 +436,7 @@ bool store_apply(struct store *s, const char *session, struct store_op *ops, siz
         first.now.ends = NOW + 86400000;
         first.session[0] = '\0';
         first.claim = 0;
-        len = record_write(&first, text);
+        size_t len = record_write(&first, text);
         if (!record_read(&ops[i].met, text, len))
             die("a record cannot be read");
         ops[i].answer = STORE_MET;

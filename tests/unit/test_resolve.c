@@ -34,14 +34,20 @@ static struct addrinfo *one_address(const char *text)
     return a;
 }
 
-void freeaddrinfo(struct addrinfo *a)
+* /
+    /* The linker takes these for the C library's. */
+    void our_freeaddrinfo(struct addrinfo *a) __asm__("freeaddrinfo");
+int our_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                    struct addrinfo **out) __asm__("getaddrinfo");
+
+void our_freeaddrinfo(struct addrinfo *a)
 {
     free(a->ai_addr);
     free(a);
 }
 
-int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
-                struct addrinfo **out)
+int our_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                    struct addrinfo **out)
 {
     (void)service;
     bool numeric = host[0] >= '0' && host[0] <= '9';
