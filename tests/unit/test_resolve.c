@@ -34,9 +34,8 @@ static struct addrinfo *one_address(const char *text)
     return a;
 }
 
-* /
-    /* The linker takes these for the C library's. */
-    void our_freeaddrinfo(struct addrinfo *a) __asm__("freeaddrinfo");
+/* The linker takes these for the C library's. */
+void our_freeaddrinfo(struct addrinfo *a) __asm__("freeaddrinfo");
 int our_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
                     struct addrinfo **out) __asm__("getaddrinfo");
 
