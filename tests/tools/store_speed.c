@@ -42,6 +42,7 @@ static const struct argp_option option_table[] = {
     {"workers", 'w', "COUNT", 0, "Connections at once, each a thread (1)", 0},
     {"window", 'W', "MS", 0, "How long a key stays (24 hours)", 0},
     {"name", 'n', "TEXT", 0, "What the keys begin with (key)", 0},
+    {"replicas", 'r', "COUNT", 0, "Redis: wait_replicas (0)", 0},
     {"normal", 'N', NULL, 0, "SQLite: synchronous: normal", 0},
     {0},
 };
@@ -66,6 +67,7 @@ static error_t take_option(int key, char *arg, struct argp_state *state)
     case 'w': o->workers = read_count(arg, state); break;
     case 'W': o->window = (int64_t)read_count(arg, state); break;
     case 'n': o->name = arg; break;
+    case 'r': o->config.wait_replicas = (int64_t)read_count(arg, state); break;
     case 'N': o->config.synchronous = SYNCHRONOUS_NORMAL; break;
     case ARGP_KEY_ARG:
         if (o->config.url)
