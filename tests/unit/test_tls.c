@@ -357,8 +357,9 @@ static void test_a_server_that_says_nothing(void **state)
     struct tls_config config = {.verify = true};
     struct wire w;
     int64_t before = clock_now();
-    assert_false(wire_open(&w, "127.0.0.1", ntohs(address.sin_port), &config, before + 300));
-    assert_true(clock_now() - before >= 300 && clock_now() - before < 3000);
+    /* The system's authorities are loaded first, which takes its time on a busy machine. */
+    assert_false(wire_open(&w, "127.0.0.1", ntohs(address.sin_port), &config, before + 1000));
+    assert_true(clock_now() - before >= 1000 && clock_now() - before < 5000);
     assert_string_equal(w.error, "it did not answer to TLS in time");
     assert_false(w.refused);
     assert_int_equal(w.fd, -1);
