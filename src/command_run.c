@@ -20,10 +20,13 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#define ADMIN_RETRY_MS 10000
+
 struct daemon {
     char *file; /* of the configuration */
     struct fleet *fleet;
     struct admin *admin; /* NULL: HTTP is off */
+    int64_t next_admin;  /* when to try again to serve it (clock_now()); 0: not at all */
     int64_t next_watch;  /* clock_now() */
     bool stopping;
 };
@@ -146,6 +149,12 @@ static int open_signals(void)
 
 /* ---- The loop ---- */
 
+/* Without HTTP the routes go on: it was logged, and is tried again until the address can be had. */
+static void try_admin(struct daemon *d)
+{
+    d->next_admin = start_admin(d) ? 0 : clock_now() + ADMIN_RETRY_MS;
+}
+
 /* HTTP shows what the fleet has, so it is away while that is exchanged. */
 static void switch_over(struct daemon *d)
 {
@@ -155,7 +164,7 @@ static void switch_over(struct daemon *d)
     const struct config *config = fleet_config(d->fleet);
     log_setup(config->log.level, config->log.format);
     say_configuration(config, "the changed configuration is in force");
-    (void)start_admin(d); /* Without HTTP the routes go on: it was logged. */
+    try_admin(d);
 }
 
 static void wait_for_news(struct daemon *d, int signal_fd)
@@ -163,10 +172,12 @@ static void wait_for_news(struct daemon *d, int signal_fd)
     struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                             {.fd = fleet_fd(d->fleet), .events = POLLIN}};
     int64_t wait = d->next_watch - clock_now();
-    if (d->admin && wait > ADMIN_WATCH_MS)
+    if ((d->admin || d->next_admin) && wait > ADMIN_WATCH_MS)
         wait = ADMIN_WATCH_MS;
     (void)poll(fds, 2, wait > 0 ? (int)wait : 0);
     admin_watch(d->admin);
+    if (d->next_admin && !d->stopping && clock_now() >= d->next_admin)
+        try_admin(d);
     if (clock_now() < d->next_watch)
         return;
     d->next_watch = clock_now() + KEY_WATCH_MS;

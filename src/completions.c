@@ -121,8 +121,8 @@ static void pull(struct completions *c, int64_t now)
 
 void completions_keep_trying(struct completions *c)
 {
-    c->source_outage.ever_up = true;
-    c->sink_outage.ever_up = true;
+    c->source_outage.patient = true;
+    c->sink_outage.patient = true;
 }
 
 void completions_free(struct completions *c)

@@ -66,7 +66,7 @@ static void say_why(struct outage *o, const char *why)
 
 bool outage_begins(struct outage *o, uint64_t *random, const char *why, bool permanent)
 {
-    bool hopeless = permanent && !o->ever_up;
+    bool hopeless = permanent && !o->ever_up && !o->patient;
     int64_t now = clock_now();
     if (hopeless)
         LOG_ERROR("cannot start", "route", o->route, "link", o->link, "why", why, NULL);

@@ -17,6 +17,7 @@ struct outage {
     uint64_t said; /* the reason that was said last, as a hash */
     uint32_t tries;
     bool ever_up;
+    bool patient; /* a refusal is not the end, even if it never was up */
 };
 
 /* The connection is up, to what `to` says. True: it is so again. */

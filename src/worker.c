@@ -98,7 +98,7 @@ void worker_free(struct worker *w)
 void worker_keep_trying(struct worker *w)
 {
     for (size_t i = 0; i < LINK_COUNT; i++)
-        w->outages[i].ever_up = true;
+        w->outages[i].patient = true;
 }
 
 /* ---- Connections ---- */

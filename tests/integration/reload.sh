@@ -104,6 +104,21 @@ sed -i 's/^admin:/log: {level: debug}\n&/' "$CONFIG"
 rig_check "the log's level" reloads "$IN_FORCE"
 rig_check "c was not started again for that" has_started c 1
 
+# An address that somebody else has: the routes go on, and HTTP comes once it can be had.
+rig_port
+NEW=$RIG_PORT
+socat TCP-LISTEN:"$NEW",bind=127.0.0.1,fork SYSTEM:true &
+TAKEN=$!
+rig_wait_until "rig_port_answers $NEW" 10
+sed -i "s/127.0.0.1:$HTTP/127.0.0.1:$NEW/" "$CONFIG"
+rig_check "an address that is taken" reloads 'cannot serve HTTP at admin.listen'
+rig_check "c goes on" passes c 3
+rig_check "c was not started again for that, either" has_started c 1
+kill $TAKEN
+wait $TAKEN 2>/dev/null
+HTTP=$NEW
+rig_check "HTTP is served once it is free" rig_wait_until "curl -sf http://127.0.0.1:$HTTP/healthz" 30
+
 # A renewed secret: the file's name is the same, its content is not.
 echo first-secret >"$RIG_DIR/password"
 rig_redis_cli config set requirepass first-secret >/dev/null

@@ -75,6 +75,12 @@ static void refuse(struct outage *o, uint64_t *random)
     assert_true(outage_begins(o, random, "no such user", true));
 }
 
+static void wait_and_come(struct outage *o, uint64_t *random)
+{
+    assert_false(outage_begins(o, random, "no such user", true));
+    assert_false(outage_ends(o, "a server")); /* It is the first time, not again. */
+}
+
 static void a_refusal_ends_only_what_never_was_up(void **state)
 {
     (void)state;
@@ -82,6 +88,9 @@ static void a_refusal_ends_only_what_never_was_up(void **state)
     struct outage o = {.route = "r", .link = "sink"};
     capture(refuse, &o, &random);
     assert_int_equal(lines("cannot start"), 1);
+    struct outage patient = {.route = "r", .link = "sink", .patient = true};
+    capture(wait_and_come, &patient, &random);
+    assert_int_equal(lines("cannot connect yet, trying on"), 1);
 }
 
 static void go_down(struct outage *o, uint64_t *random)
