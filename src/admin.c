@@ -2,6 +2,7 @@
 
 #include "admin_inside.h"
 #include "clock.h"
+#include "resolve.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,12 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CONNECTIONS_MOST 64U
 #define CONNECTIONS_OF_ONE_ADDRESS 32U
 #define IDLE_SECONDS 10U
-#define REQUEST_MOST_MS 20000 /* for a request to come in, and for its answer to be taken */
+#define RESOLVE_MS 5000
+#define ANSWER_PATIENCE_MS 3000 /* for what is being answered, at the end */
+#define REQUEST_MOST_MS 20000   /* for a request to come in, and for its answer to be taken */
 #define REQUEST_BYTES ((size_t)16 * 1024) /* of its line and headers */
 #define BODY_MOST ((size_t)64 * 1024)     /* who sends more than this is not even told so */
 #define THREAD_STACK ((size_t)256 * 1024)
@@ -119,6 +123,16 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, struct adm
     return result;
 }
 
+static enum MHD_Result find_stray(void *context, enum MHD_ValueKind kind, const char *name,
+                                  const char *value)
+{
+    (void)kind;
+    const char **stray = context;
+    if (!value || (strcmp(name, "force") != 0 && strcmp(name, "first_seen") != 0))
+        *stray = name;
+    return MHD_YES;
+}
+
 static enum MHD_Result answer(struct admin *a, struct MHD_Connection *connection, const char *path,
                               const char *method, const struct upload *upload)
 {
@@ -131,6 +145,7 @@ static enum MHD_Result answer(struct admin *a, struct MHD_Connection *connection
         .body = buffer_span(&upload->body),
         .body_too_large = upload->len > STORE_RESULT_MAX,
     };
+    MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, find_stray, &request.stray);
     struct admin_answer out;
     set_since(a, connection, INT64_MAX);
     admin_answer(&a->served, &request, &out);
@@ -223,14 +238,11 @@ static int listen_at(const struct addrinfo *at)
 /* The listening socket, at the first address of that name that can be had; -1: none. */
 static int open_socket(const struct host_port *at, bool *loopback, char error[ADMIN_ERROR_MAX])
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found;
-    char port[16];
+    char why[RESOLVE_ERROR_MAX];
     int fd = -1;
-    snprintf(port, sizeof port, "%d", (int)at->port);
-    int failed = getaddrinfo(at->host, port, &hints, &found);
-    if (failed) {
-        snprintf(error, ADMIN_ERROR_MAX, "%s", gai_strerror(failed));
+    if (!resolve_host(at->host, at->port, clock_now() + RESOLVE_MS, &found, why)) {
+        snprintf(error, ADMIN_ERROR_MAX, "%s", why);
         return -1;
     }
     for (const struct addrinfo *i = found; i && fd < 0; i = i->ai_next) {
@@ -279,12 +291,37 @@ struct admin *admin_start(const struct config *config, struct route_stats *const
     return NULL;
 }
 
+static bool is_answering(struct admin *a)
+{
+    bool answering = false;
+    pthread_mutex_lock(&a->lock);
+    for (size_t i = 0; i < sizeof a->watched / sizeof *a->watched; i++)
+        answering = answering || (a->watched[i].fd >= 0 && a->watched[i].since == INT64_MAX);
+    pthread_mutex_unlock(&a->lock);
+    return answering;
+}
+
+/* The library would cut off requests that are being answered, and a client would not know whether
+ * its key was released. */
+static void end_daemon(struct admin *a)
+{
+    int64_t until = clock_now() + ANSWER_PATIENCE_MS;
+    int fd = MHD_quiesce_daemon(a->daemon);
+    while (is_answering(a) && clock_now() < until)
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    if (clock_now() < until) /* The last answer is still to be written. */
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+    MHD_stop_daemon(a->daemon);
+    if (fd >= 0)
+        close(fd);
+}
+
 void admin_stop(struct admin *a)
 {
     if (!a)
         return;
     if (a->daemon)
-        MHD_stop_daemon(a->daemon);
+        end_daemon(a);
     admin_served_free(&a->served);
     pthread_mutex_destroy(&a->lock);
     free(a);

@@ -45,6 +45,7 @@ struct admin_request {
     const char *authorization; /* the header */
     const char *force;         /* of the query */
     const char *first_seen;    /* likewise */
+    const char *stray;         /* likewise: one of another name, or without a value */
     struct span body;
     bool body_too_large; /* it is cut then */
 

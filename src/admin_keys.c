@@ -83,6 +83,12 @@ static bool read_first_seen(const struct admin_request *r, int64_t *out_ms,
                             struct admin_answer *out)
 {
     *out_ms = 0;
+    if (r->stray) { /* Misspelt, a guard would be none. */
+        admin_problem(out, 400,
+                      "the query has an argument that is not known here, or has no value; "
+                      "known are first_seen=MS and, for DELETE, force=true");
+        return false;
+    }
     if (!r->first_seen)
         return true;
     size_t digits = strspn(r->first_seen, "0123456789");

@@ -245,6 +245,7 @@ int command_run(int argc, char **argv)
                                      .children = children};
     const char *file = NULL;
     argp_parse(&argp, argc, argv, 0, NULL, &file);
+    int signal_fd = open_signals(); /* First: a SIGHUP that comes early must not be the end. */
     hide_environment();
     struct config *config = command_config(file);
     if (!config)
@@ -252,7 +253,6 @@ int command_run(int argc, char **argv)
     log_setup(config->log.level, config->log.format);
     struct daemon d = {.file = xstrdup(config->file), .next_watch = clock_now() + KEY_WATCH_MS};
     bool ok = false;
-    int signal_fd = open_signals();
     d.fleet = signal_fd >= 0 ? fleet_new(config) : NULL;
     if (d.fleet) {
         ok = run(&d, signal_fd);

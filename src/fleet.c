@@ -316,6 +316,8 @@ static void fill_lane(struct fleet *f, size_t i, struct lane **former, size_t fo
     bool goes_on = l && !l->crew.leaving;
     f->stats[i] = goes_on ? l->stats : inherit_stats(l, route);
     f->lanes[i] = goes_on ? l : lane_new(f, f->config, route, f->stats[i]);
+    if (l && !goes_on && !l->stats) /* It goes on counting from where it stood. */
+        f->lanes[i]->watch = l->watch;
     for (size_t k = 0; goes_on && k < former_count; k++)
         if (former[k] == l)
             former[k] = NULL;

@@ -8,8 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
-static enum log_level least_level = LOG_LEVEL_INFO;
-static enum log_format line_format = LOG_FORMAT_LOGFMT;
+/* Set again while others log, when the configuration changes. */
+static _Atomic enum log_level least_level = LOG_LEVEL_INFO;
+static _Atomic enum log_format line_format = LOG_FORMAT_LOGFMT;
 
 static const char *const level_names[] = {"debug", "info", "warning", "error"};
 
@@ -55,9 +56,15 @@ static int is_bare(const char *text)
     return 1;
 }
 
+/* A line goes on as it began. */
+static int is_json(const struct buffer *line)
+{
+    return line->len ? line->data[0] == '{' : line_format == LOG_FORMAT_JSON;
+}
+
 static void add_field(struct buffer *line, const char *name, const char *value)
 {
-    if (line_format == LOG_FORMAT_JSON) {
+    if (is_json(line)) {
         buffer_printf(line, "%s\"%s\":", line->len ? "," : "{", name);
         add_quoted(line, value);
         return;
@@ -84,7 +91,7 @@ static void add_time(struct buffer *line)
 
 static void write_line(struct buffer *line)
 {
-    if (line_format == LOG_FORMAT_JSON)
+    if (is_json(line))
         buffer_add_u8(line, '}');
     buffer_add_u8(line, '\n');
     /* A log that cannot be written must not stop the relay. */

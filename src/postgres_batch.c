@@ -334,6 +334,7 @@ bool postgres_batch_run(struct postgres_batch *b, struct postgres_link *l, const
 {
     PGresult *results[PG_BATCH_MAX];
     bool done = false;
+    bool first = true;
     assert(b->step_count > 0 && before + 2 <= PG_BATCH_MAX);
     group_steps(b);
     while (!done) {
@@ -349,6 +350,11 @@ bool postgres_batch_run(struct postgres_batch *b, struct postgres_link *l, const
             PQclear(results[i]);
         if (!good)
             return false;
+        /* What the first round changed stands, so "nothing was changed" would be wrong. */
+        if (b->fenced && !first)
+            return store_fail(l->store, "%s: the session ended in the middle of a batch",
+                              l->store->description);
+        first = false;
         if (!done && clock_now() >= l->deadline)
             return postgres_fail_late(l);
         before = 0;

@@ -344,6 +344,7 @@ static void finish(struct worker *w)
         sink_close(w->replies, w->replies_open ? CLOSE_PATIENCE_MS : 0);
     session_end(&w->session, w->store);
     store_close(w->store);
+    w->source_open = w->sink_open = w->replies_open = false;
     w->done = true;
 }
 

@@ -208,6 +208,8 @@ rig_check "completing what is not ours" with_token 409 POST /v1/keys/pay/foreign
 rig_check "first_seen that is none" with_token 400 POST '/v1/keys/pay/msg:a/complete?first_seen=x'
 rig_check "of another life" with_token 404 POST '/v1/keys/pay/msg:a/complete?first_seen=1'
 rig_check "releasing of another life" with_token 404 DELETE '/v1/keys/pay/msg:a?first_seen=1'
+rig_check "a guard that is misspelt" with_token 400 DELETE '/v1/keys/pay/msg:a?first-seen=1'
+rig_check "a guard without a value" with_token 400 DELETE '/v1/keys/pay/msg:a?first_seen&force=true'
 rig_check "force that is none" with_token 400 DELETE '/v1/keys/pay/msg:a?force=1'
 rig_check "releases" with_token 200 DELETE /v1/keys/pay/msg:a
 rig_check "it is gone" with_token 404 DELETE /v1/keys/pay/msg:a
