@@ -451,8 +451,9 @@ static void a_server_dies_and_comes_back(void **state)
     struct bench *b = *state;
     assert_claims(b, "k", STORE_APPLIED);
     postgres_server_kill(&server);
-    assert_claim_fails(b, "server closed the connection unexpectedly");
-    assert_claim_fails(b, "server closed the connection unexpectedly"); /* still the reason */
+    /* It closed, or its child had time to say that it was terminating, the connection. */
+    assert_claim_fails(b, " connection");
+    assert_claim_fails(b, " connection"); /* still the reason */
     assert_open_fails(b, "Connection refused", false);
     postgres_server_start(&server);
     assert_opens(b);
@@ -563,7 +564,7 @@ static void a_failover_is_followed(void **state)
     assert_opens(b);
     assert_claims(b, "old", STORE_MET);
     postgres_server_kill(&server);
-    assert_claim_fails(b, "server closed the connection");
+    assert_claim_fails(b, " connection");
     assert_open_fails(b, "read-only", false);
     postgres_server_do(&standby, "SELECT pg_promote()");
     assert_opens(b);
