@@ -420,6 +420,7 @@ trickle() {
     byte=x
     read -r -t 1 -n 1 -u 3 byte
     [ $? -gt 128 ] || break
+    touch "$RIG_DIR/trickling"
   done
   echo $((SECONDS - began))
 }
@@ -436,6 +437,7 @@ silent() {
 
 trickle >"$RIG_DIR/trickled" 2>/dev/null &
 TRICKLE=$!
+rig_wait_until "[ -e '$RIG_DIR/trickling' ]" 10 # before others take all connections of this address
 
 # 200 at once: 32 are taken of one address, the others are closed. The relay goes on meanwhile.
 many() {
