@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "memory.h"
+#include "resolve.h"
 
 #include <argp.h>
 #include <cjson/cJSON.h>
@@ -56,24 +57,18 @@ static const char *host_to_ask(const char *host)
     return strcmp(host, "::") == 0 ? "::1" : host;
 }
 
-/* A connection to any of the addresses of the name; -1, and *why: to none. */
-static int connect_to(const struct host_port *at, int64_t until, const char **why)
+/* A connection to any of the addresses of the name; -1, and why: to none. */
+static int connect_to(const struct host_port *at, int64_t until, char why[RESOLVE_ERROR_MAX])
 {
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found;
-    char port[16];
     int fd = -1;
-    snprintf(port, sizeof port, "%d", at->port);
-    int failed = getaddrinfo(host_to_ask(at->host), port, &hints, &found);
-    if (failed) {
-        *why = gai_strerror(failed);
+    if (!resolve_host(host_to_ask(at->host), at->port, until, &found, why))
         return -1;
-    }
     for (const struct addrinfo *i = found; i && fd < 0; i = i->ai_next) {
         fd = socket(i->ai_family, i->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, i->ai_protocol);
         if (fd >= 0 && connect_socket(fd, i, until))
             break;
-        *why = strerror(errno);
+        snprintf(why, RESOLVE_ERROR_MAX, "%s", strerror(errno));
         if (fd >= 0)
             close(fd);
         fd = -1;
@@ -98,8 +93,8 @@ static bool read_all(int fd, int64_t until, struct buffer *out)
     return false;
 }
 
-/* What the server answered, with a NUL behind it. False, and *why. */
-static bool ask(const struct host_port *at, struct buffer *out, const char **why)
+/* What the server answered, with a NUL behind it. False, and why. */
+static bool ask(const struct host_port *at, struct buffer *out, char why[RESOLVE_ERROR_MAX])
 {
     static const char question[] = "GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n";
     int64_t until = clock_now() + PATIENCE_MS;
@@ -110,7 +105,7 @@ static bool ask(const struct host_port *at, struct buffer *out, const char **why
     bool ok = send(fd, question, strlen(question), MSG_NOSIGNAL) == (ssize_t)strlen(question) &&
               read_all(fd, until, out);
     if (!ok)
-        *why = strerror(errno);
+        snprintf(why, RESOLVE_ERROR_MAX, "%s", strerror(errno));
     close(fd);
     buffer_add_u8(out, '\0');
     return ok;
@@ -145,10 +140,10 @@ static int ask_for_health(const struct config *config)
                       config->file);
         return EXIT_USAGE;
     }
-    const char *why = "";
+    char why[RESOLVE_ERROR_MAX] = "";
     struct buffer answer = {0};
     int code = EXIT_NOT;
-    if (!ask(&admin->at, &answer, &why)) {
+    if (!ask(&admin->at, &answer, why)) {
         command_error("not healthy: %s: %s", admin->listen, why);
     } else if (status_of((const char *)answer.data) == 200) {
         puts("healthy");

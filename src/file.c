@@ -6,9 +6,19 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Without waiting for somebody who writes: a pipe that nobody has open for writing is an empty
+ * file. */
+static int open_file(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, 0);
+    return fd;
+}
+
 const char *file_read(const char *path, size_t limit, struct buffer *out, char error[256])
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_file(path);
     if (fd < 0) {
         snprintf(error, 256, "cannot be read: %s", strerror(errno));
         return error;
