@@ -191,10 +191,12 @@ static void turn(struct daemon *d, int signal_fd)
         enum fleet_state state = fleet_turn(d->fleet);
         if (state == FLEET_ENDED)
             return;
-        if (state == FLEET_READY) {
+        if (state == FLEET_READY)
             switch_over(d);
+        else if (state == FLEET_FAILED)
+            stop(d);
+        if (state != FLEET_RUNS)
             continue;
-        }
         wait_for_news(d, signal_fd);
         struct signalfd_siginfo info;
         if (read(signal_fd, &info, sizeof info) == (ssize_t)sizeof info)

@@ -44,7 +44,7 @@ struct fleet {
     int ended_fd; /* readable when a thread has ended */
     bool started; /* from here on, what is refused is tried again */
     bool stopping;
-    bool failed;
+    bool failed; /* a thread could not be started */
 };
 
 /* ---- Crews ---- */
@@ -104,11 +104,10 @@ static void say_counts(const struct lane *l, enum log_level level, const char *e
 }
 
 /* Frees a lane whose workers have ended, but for its counters. */
-static void lane_free(struct fleet *f, struct lane *l)
+static void lane_free(struct lane *l)
 {
     for (size_t i = 0; i < l->crew.threads; i++) {
         worker_join(l->workers[i]);
-        f->failed = f->failed || worker_has_failed(l->workers[i]);
         worker_free(l->workers[i]);
     }
     free(l->workers);
@@ -182,7 +181,6 @@ static void free_reports(struct fleet *f)
     if (!f->completions)
         return;
     completions_join(f->completions);
-    f->failed = f->failed || completions_have_failed(f->completions);
     completions_free(f->completions);
     config_free(f->reports_config);
     f->completions = NULL;
@@ -230,7 +228,7 @@ struct fleet *fleet_new(struct config *config)
 void fleet_free(struct fleet *f)
 {
     for (size_t i = 0; i < f->config->route_count; i++) {
-        lane_free(f, f->lanes[i]);
+        lane_free(f->lanes[i]);
         free_stats(f->stats[i]);
     }
     free_reports(f);
@@ -324,7 +322,7 @@ static void fill_lane(struct fleet *f, size_t i, struct lane **former, size_t fo
 }
 
 /* What was left behind: the lanes that have ended, and the counters that nobody goes on with. */
-static void drop_lanes(struct fleet *f, struct lane **former, size_t count)
+static void drop_lanes(struct lane **former, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         struct lane *l = former[i];
@@ -334,7 +332,7 @@ static void drop_lanes(struct fleet *f, struct lane **former, size_t count)
             say_counts(l, LOG_LEVEL_INFO, "route ends");
             free_stats(l->stats);
         }
-        lane_free(f, l);
+        lane_free(l);
     }
     free(former);
 }
@@ -349,7 +347,7 @@ void fleet_switch(struct fleet *f)
     make_lists(f);
     for (size_t i = 0; i < f->config->route_count; i++)
         fill_lane(f, i, former, old->route_count);
-    drop_lanes(f, former, old->route_count);
+    drop_lanes(former, old->route_count);
     config_free(old);
 
     bool ok = true;
@@ -358,10 +356,7 @@ void fleet_switch(struct fleet *f)
     if (f->reporters.leaving)
         free_reports(f);
     ok = (f->completions || start_reports(f)) && ok;
-    if (!ok) {
-        f->failed = true;
-        fleet_stop(f);
-    }
+    f->failed = !ok;
 }
 
 /* ---- Turning ---- */
@@ -378,17 +373,17 @@ enum fleet_state fleet_turn(struct fleet *f)
     (void)taken;
     bool all_ended = crew_has_ended(&f->reporters);
     bool leavers_ended = !f->reporters.leaving || all_ended;
-    bool failed = crew_has_failed(&f->reporters);
+    bool failed = f->failed || crew_has_failed(&f->reporters);
     for (size_t i = 0; i < f->config->route_count; i++) {
         const struct crew *c = &f->lanes[i]->crew;
         all_ended = all_ended && crew_has_ended(c);
         leavers_ended = leavers_ended && (!c->leaving || crew_has_ended(c));
         failed = failed || crew_has_failed(c);
     }
-    if (failed && !f->stopping)
-        fleet_stop(f);
     if (f->stopping)
         return all_ended ? FLEET_ENDED : FLEET_RUNS;
+    if (failed)
+        return FLEET_FAILED;
     return f->next && leavers_ended ? FLEET_READY : FLEET_RUNS;
 }
 

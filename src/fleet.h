@@ -39,11 +39,12 @@ void fleet_switch(struct fleet *f);
 
 enum fleet_state {
     FLEET_RUNS,
-    FLEET_READY, /* to be switched: what is different has stopped */
-    FLEET_ENDED  /* everything has */
+    FLEET_READY,  /* to be switched: what is different has stopped */
+    FLEET_FAILED, /* to be stopped: something ended by itself, or could not be started */
+    FLEET_ENDED   /* everything has */
 };
 int fleet_fd(const struct fleet *f);
-/* Looks at what has ended. A worker that ended by itself stops all. */
+/* Looks at what has ended. */
 enum fleet_state fleet_turn(struct fleet *f);
 /* Something was refused at the first connect, or could not be started. */
 bool fleet_has_failed(const struct fleet *f);
