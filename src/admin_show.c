@@ -12,13 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STILL_MOST_MS 30000 /* a loop that has not turned for so long hangs */
-
-static bool is_up(const struct vitals *v, size_t link)
-{
-    return atomic_load_explicit(&v->up[link], memory_order_relaxed);
-}
-
 static void status_ok(struct admin_answer *out, const char *status)
 {
     cJSON *object = cJSON_CreateObject();
@@ -30,10 +23,9 @@ static void status_ok(struct admin_answer *out, const char *status)
 
 static void add_still(struct buffer *text, const char *who, const struct vitals *v, int64_t now)
 {
-    int64_t still = vitals_still(v, now);
-    if (still > STILL_MOST_MS)
+    if (vitals_hangs(v, now))
         buffer_printf(text, "%s%s has not turned its loop for %lld s", text->len ? "; " : "", who,
-                      (long long)(still / 1000));
+                      (long long)(vitals_still(v, now) / 1000));
 }
 
 void admin_health(struct admin_served *s, const struct admin_request *r, struct admin_answer *out)
@@ -93,11 +85,11 @@ static cJSON *find_missing(const struct admin_served *s)
         for (size_t k = 0; k < s->stats[i]->worker_count; k++)
             for (size_t n = 0; n < sizeof needed / sizeof *needed; n++) {
                 struct vitals *v = &s->stats[i]->workers[k];
-                if (!is_up(v, needed[n]))
+                if (!vitals_is_up(v, needed[n]))
                     add_missing(missing, s->config->routes[i].name, k, v, needed[n]);
             }
     for (size_t n = 1; s->reports && n < sizeof needed / sizeof *needed; n++)
-        if (!is_up(&s->reports->vitals, needed[n]))
+        if (!vitals_is_up(&s->reports->vitals, needed[n]))
             add_missing(missing, NULL, 0, &s->reports->vitals, needed[n]);
     return missing;
 }
@@ -142,8 +134,8 @@ static void add_links(cJSON *worker, const struct route_config *route, struct vi
         char text[VITALS_TEXT_MAX];
         link_text(v, i, text);
         cJSON *link = cJSON_AddObjectToObject(links, link_name_text((enum link_name)i));
-        cJSON_AddBoolToObject(link, "up", is_up(v, i));
-        cJSON_AddStringToObject(link, is_up(v, i) ? "to" : "why", text);
+        cJSON_AddBoolToObject(link, "up", vitals_is_up(v, i));
+        cJSON_AddStringToObject(link, vitals_is_up(v, i) ? "to" : "why", text);
     }
 }
 

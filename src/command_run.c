@@ -9,6 +9,7 @@
 #include "key_watch.h"
 #include "log.h"
 #include "memory.h"
+#include "notify.h"
 #include "record.h"
 
 #include <argp.h>
@@ -21,6 +22,9 @@
 #include <unistd.h>
 
 #define ADMIN_RETRY_MS 10000
+#define READY_PATIENCE_MS 5000 /* for servers, at start; long enough to hear that one says no */
+#define STARTING_LOOK_MS 100   /* how often is looked, while the service manager waits to hear */
+#define STATUS_LOOK_MS 1000
 
 struct daemon {
     char *file; /* of the configuration */
@@ -29,6 +33,11 @@ struct daemon {
     int64_t next_admin;  /* when to try again to serve it (clock_now()); 0: not at all */
     int64_t next_watch;  /* clock_now() */
     bool stopping;
+
+    struct notify notify;
+    bool owes_ready;  /* the service manager was not told yet that it runs, or runs again */
+    int64_t ready_by; /* clock_now(): then it is told, whoever is not reached */
+    bool changing;    /* to another configuration */
 };
 
 static void say_configuration(const struct config *config, const char *event)
@@ -54,6 +63,46 @@ static bool start_admin(struct daemon *d)
         LOG_ERROR("cannot serve HTTP at admin.listen", "listen", config->admin.listen, "why", error,
                   NULL);
     return d->admin;
+}
+
+/* ---- The service manager ---- */
+
+static void say_status(struct daemon *d, size_t waiting, const char *first)
+{
+    size_t routes = fleet_config(d->fleet)->route_count;
+    if (d->changing)
+        notify_status(&d->notify, "changes to another configuration");
+    else if (waiting)
+        notify_status(&d->notify, "%zu of %zu routes wait for their servers, the first is %s",
+                      waiting, routes, first);
+    else
+        notify_status(&d->notify, "relays, routes: %zu", routes);
+}
+
+static void say_notify_error(struct daemon *d)
+{
+    if (*d->notify.error)
+        LOG_WARNING("the service manager cannot be told how the program is", "why", d->notify.error,
+                    NULL);
+    *d->notify.error = '\0';
+}
+
+/* When it is to be called again (clock_now()). */
+static int64_t tell_manager(struct daemon *d)
+{
+    if (!notify_is_on(&d->notify))
+        return INT64_MAX;
+    int64_t now = clock_now();
+    const char *first = NULL;
+    size_t waiting = fleet_waiting(d->fleet, &first);
+    if (d->owes_ready && !d->changing && !d->stopping && (waiting == 0 || now >= d->ready_by))
+        d->owes_ready = !notify_ready(&d->notify);
+    if (!d->stopping)
+        say_status(d, waiting, first);
+    int64_t watchdog = notify_turn(&d->notify, now, fleet_hangs(d->fleet));
+    say_notify_error(d);
+    int64_t look = now + (d->owes_ready ? STARTING_LOOK_MS : STATUS_LOOK_MS);
+    return look < watchdog ? look : watchdog;
 }
 
 /* ---- Signals ---- */
@@ -91,12 +140,24 @@ static void say_all(const struct daemon *d)
     fleet_say_counts(d->fleet, level_of_answers(), "so far");
 }
 
+/* While the start is not over, the manager waits for that. */
+static void tell_reload(struct daemon *d)
+{
+    if (d->owes_ready && d->ready_by)
+        return;
+    notify_reloading(&d->notify);
+    d->owes_ready = true;
+    d->ready_by = 0;
+}
+
 /* A configuration with a fault changes nothing. */
 static void reload(struct daemon *d)
 {
     struct buffer errors = {0};
+    tell_reload(d);
     struct config *next = config_load(d->file, &errors);
     if (next && fleet_change(d->fleet, next)) {
+        d->changing = true;
         LOG_INFO("the configuration has changed, what differs is drained and started again",
                  "config", d->file, NULL);
     } else if (next) {
@@ -115,6 +176,8 @@ static void reload(struct daemon *d)
 static void stop(struct daemon *d)
 {
     d->stopping = true;
+    notify_stopping(&d->notify);
+    notify_status(&d->notify, "stops: waits for what is on its way");
     admin_stopping(d->admin);
     fleet_stop(d->fleet);
 }
@@ -161,20 +224,31 @@ static void switch_over(struct daemon *d)
     admin_stop(d->admin);
     d->admin = NULL;
     fleet_switch(d->fleet);
+    d->changing = false;
     const struct config *config = fleet_config(d->fleet);
     log_setup(config->log.level, config->log.format);
     say_configuration(config, "the changed configuration is in force");
     try_admin(d);
 }
 
+/* How long nothing has to be done by the clock. */
+static int64_t sleep_ms(struct daemon *d)
+{
+    int64_t now = clock_now();
+    int64_t wait = d->next_watch - now;
+    int64_t manager = tell_manager(d) - now;
+    if ((d->admin || d->next_admin) && wait > ADMIN_WATCH_MS)
+        wait = ADMIN_WATCH_MS;
+    if (manager < wait)
+        wait = manager;
+    return wait > 0 ? wait : 0;
+}
+
 static void wait_for_news(struct daemon *d, int signal_fd)
 {
     struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                             {.fd = fleet_fd(d->fleet), .events = POLLIN}};
-    int64_t wait = d->next_watch - clock_now();
-    if ((d->admin || d->next_admin) && wait > ADMIN_WATCH_MS)
-        wait = ADMIN_WATCH_MS;
-    (void)poll(fds, 2, wait > 0 ? (int)wait : 0);
+    (void)poll(fds, 2, (int)sleep_ms(d));
     admin_watch(d->admin);
     if (d->next_admin && !d->stopping && clock_now() >= d->next_admin)
         try_admin(d);
@@ -207,6 +281,9 @@ static void turn(struct daemon *d, int signal_fd)
 static bool run(struct daemon *d, int signal_fd)
 {
     say_configuration(fleet_config(d->fleet), "onlyonce starts");
+    say_notify_error(d);
+    d->owes_ready = true;
+    d->ready_by = clock_now() + READY_PATIENCE_MS;
     bool ok = start_admin(d);
     if (!ok || !fleet_start(d->fleet)) {
         ok = false;
@@ -254,6 +331,7 @@ int command_run(int argc, char **argv)
         return EXIT_USAGE;
     log_setup(config->log.level, config->log.format);
     struct daemon d = {.file = xstrdup(config->file), .next_watch = clock_now() + KEY_WATCH_MS};
+    notify_init(&d.notify);
     bool ok = false;
     d.fleet = signal_fd >= 0 ? fleet_new(config) : NULL;
     if (d.fleet) {
@@ -263,6 +341,7 @@ int command_run(int argc, char **argv)
         LOG_ERROR("cannot open a descriptor", "why", strerror(errno), NULL);
         config_free(config);
     }
+    notify_free(&d.notify);
     free(d.file);
     if (signal_fd >= 0)
         close(signal_fd);

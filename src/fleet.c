@@ -1,5 +1,6 @@
 #include "fleet.h"
 
+#include "clock.h"
 #include "completions.h"
 #include "key_watch.h"
 #include "memory.h"
@@ -417,6 +418,29 @@ void fleet_say_counts(const struct fleet *f, enum log_level level, const char *e
 {
     for (size_t i = 0; i < f->config->route_count; i++)
         say_counts(f->lanes[i], level, event);
+}
+
+bool fleet_hangs(const struct fleet *f)
+{
+    int64_t now = clock_now();
+    bool hangs = f->config->completions.queue && vitals_hangs(&f->report_stats.vitals, now);
+    for (size_t i = 0; i < f->config->route_count; i++)
+        for (size_t k = 0; k < f->stats[i]->worker_count; k++)
+            hangs = hangs || vitals_hangs(&f->stats[i]->workers[k], now);
+    return hangs;
+}
+
+size_t fleet_waiting(const struct fleet *f, const char **first)
+{
+    size_t waiting = 0;
+    for (size_t i = 0; i < f->config->route_count; i++) {
+        bool reaches = true;
+        for (size_t k = 0; k < f->stats[i]->worker_count; k++)
+            reaches = reaches && vitals_reaches_all(&f->stats[i]->workers[k]);
+        if (!reaches && waiting++ == 0)
+            *first = f->config->routes[i].name;
+    }
+    return waiting;
 }
 
 void fleet_watch_keys(struct fleet *f)

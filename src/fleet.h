@@ -53,6 +53,13 @@ const struct config *fleet_config(const struct fleet *f);
 struct route_stats *const *fleet_stats(const struct fleet *f); /* of each route of it */
 struct report_stats *fleet_report_stats(struct fleet *f);      /* NULL: there are no reports */
 
+/* A thread's loop has stood still for so long that only a restart may help. */
+bool fleet_hangs(const struct fleet *f);
+
+/* How many routes do not reach their servers and consume, with all of their workers; *first: the
+ * first one's name. */
+size_t fleet_waiting(const struct fleet *f, const char **first);
+
 /* Warns of routes whose messages mostly lack a key; to be called every KEY_WATCH_MS. */
 void fleet_watch_keys(struct fleet *f);
 

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define STILL_MOST_MS 30000
+
 const char *link_name_text(enum link_name name)
 {
     static const char *const names[LINK_COUNT] = {
@@ -43,4 +45,15 @@ int64_t vitals_still(const struct vitals *v, int64_t now)
 {
     int64_t turned = atomic_load_explicit(&v->turned, memory_order_relaxed);
     return turned && now > turned ? now - turned : 0;
+}
+
+bool vitals_hangs(const struct vitals *v, int64_t now)
+{
+    return vitals_still(v, now) > STILL_MOST_MS;
+}
+
+bool vitals_reaches_all(const struct vitals *v)
+{
+    return vitals_is_up(v, LINK_STORE) && vitals_is_up(v, LINK_SINK) &&
+           vitals_is_up(v, LINK_SOURCE);
 }

@@ -49,7 +49,19 @@ static inline void vitals_turn(struct vitals *v, int64_t now)
 void vitals_say(struct vitals *v, enum link_name name, const char *text);
 void vitals_text(struct vitals *v, enum link_name name, char out[VITALS_TEXT_MAX]);
 
+/* Now. */
+static inline bool vitals_is_up(const struct vitals *v, size_t name)
+{
+    return atomic_load_explicit(&v->up[name], memory_order_relaxed);
+}
+
+/* It reaches the store and the broker, and consumes. */
+bool vitals_reaches_all(const struct vitals *v);
+
 /* How many ms its loop has not turned at `now`; 0 if it is not running. */
 int64_t vitals_still(const struct vitals *v, int64_t now);
+
+/* It has not turned for so long that only a restart may help. */
+bool vitals_hangs(const struct vitals *v, int64_t now);
 
 #endif
