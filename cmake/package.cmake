@@ -95,7 +95,7 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "rabbitmq-server, redis-server | valkey-server, postgresql")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "lets each RabbitMQ message through once")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
-"onlyonce consumes from a RabbitMQ queue, works out the key of each message (its
+"onlyonce consumes from a RabbitMQ queue, works out each message's key (its
 id, a header, a field of its JSON, a hash of its body), claims the key in Redis,
 PostgreSQL or an SQLite file, publishes the first message of each key to the
 work queue, and drops the rest.

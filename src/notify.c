@@ -109,7 +109,7 @@ static bool send_text(struct notify *n, const char *text)
 
 bool notify_ready(struct notify *n)
 {
-    return send_text(n, "READY=1");
+    return send_text(n, "READY=1\n");
 }
 
 /* systemd tells by the time which reload this is, and wants CLOCK_MONOTONIC. */
@@ -118,14 +118,14 @@ void notify_reloading(struct notify *n)
     struct timespec now;
     char text[64];
     clock_gettime(CLOCK_MONOTONIC, &now);
-    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld",
+    snprintf(text, sizeof text, "RELOADING=1\nMONOTONIC_USEC=%lld\n",
              (long long)now.tv_sec * 1000000 + now.tv_nsec / 1000);
     (void)send_text(n, text);
 }
 
 void notify_stopping(struct notify *n)
 {
-    (void)send_text(n, "STOPPING=1");
+    (void)send_text(n, "STOPPING=1\n");
 }
 
 void notify_status(struct notify *n, const char *fmt, ...)
@@ -138,7 +138,7 @@ void notify_status(struct notify *n, const char *fmt, ...)
     va_end(args);
     if (strcmp(status, n->status) == 0)
         return;
-    snprintf(text, sizeof text, "STATUS=%s", status);
+    snprintf(text, sizeof text, "STATUS=%s\n", status);
     if (send_text(n, text))
         memcpy(n->status, status, sizeof status);
 }
@@ -149,7 +149,7 @@ int64_t notify_turn(struct notify *n, int64_t now, bool hangs)
         return INT64_MAX;
     if (now < n->next_watchdog)
         return n->next_watchdog;
-    bool fed = !hangs && send_text(n, "WATCHDOG=1");
+    bool fed = !hangs && send_text(n, "WATCHDOG=1\n");
     int64_t wait = fed || n->watchdog < LOOK_AGAIN_MS ? n->watchdog : LOOK_AGAIN_MS;
     n->next_watchdog = now + wait;
     return n->next_watchdog;

@@ -485,15 +485,8 @@ rig_check "and waited for it" between 0.3 5 "$RIG_DIR/slow"
 
 # ---- health: a worker that hangs ----
 
-thread_of() {
-  local comm
-  for comm in /proc/"${RIG_RELAYS[main]}"/task/*/comm; do
-    [ "$(cat "$comm")" != "$1" ] || basename "${comm%/comm}"
-  done
-}
-
 mkfifo "$RIG_DIR/thaw"
-"$RIG_BUILD/tests/freeze" "$(thread_of "0 pay")" <"$RIG_DIR/thaw" >"$RIG_DIR/freeze.out" 2>"$RIG_DIR/freeze.log" &
+"$RIG_BUILD/tests/freeze" "$(rig_thread main "0 pay")" <"$RIG_DIR/thaw" >"$RIG_DIR/freeze.out" 2>"$RIG_DIR/freeze.log" &
 FREEZE=$!
 exec 4>"$RIG_DIR/thaw"
 rig_check "the thread of a worker stands still" rig_wait_until "grep -q frozen '$RIG_DIR/freeze.out'" 5

@@ -377,6 +377,14 @@ rig_relay_signal() {
   kill "-$2" "${RIG_RELAYS[$1]}"
 }
 
+# rig_thread NAME THREAD : the id of the relay's thread of that name.
+rig_thread() {
+  local comm
+  for comm in /proc/"${RIG_RELAYS[$1]}"/task/*/comm; do
+    [ "$(cat "$comm")" != "$2" ] || basename "${comm%/comm}"
+  done
+}
+
 # rig_relay_kill NAME : SIGKILL, in the middle of whatever it does.
 rig_relay_kill() {
   kill -KILL "${RIG_RELAYS[$1]}"
