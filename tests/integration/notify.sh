@@ -11,7 +11,7 @@ AT=$RIG_DIR/socket
 # listen ADDRESS : from now on, what comes goes to a new $HEARD.
 listen() {
   : >"$HEARD"
-  socat -u "$1" "OPEN:$HEARD,append" >>"$RIG_DIR/socat.log" 2>&1 &
+  setpriv --pdeathsig TERM socat -u "$1" "OPEN:$HEARD,append" >>"$RIG_DIR/socat.log" 2>&1 &
   RIG_PIDS[socat]=$!
 }
 
@@ -150,3 +150,4 @@ exec 4>&-
 wait "$FREEZE"
 rig_check "the worker goes on, and it is fed" rig_wait_until "[ \$(count WATCHDOG=1) -gt $FED ]" 10
 rig_relay_stop fed
+deafen

@@ -7,6 +7,9 @@
 # bridge, and ends with the rig, and with it all that it ran. DOCKER_HOST is exported, so that "docker" and "compose" are
 # its clients. No registry is asked: what an image of a public name needs is built here under that name.
 
+# shellcheck source=tests/lib/debian.sh
+. "$RIG_SOURCE/tests/lib/debian.sh"
+
 DOCKER_DIR=$RIG_DIR/docker
 DOCKER_PROJECT=$RIG_DIR/project # see compose
 DOCKER_BRIDGE=oo-$$
@@ -73,21 +76,9 @@ docker_logs() {
 
 # ---- images ----
 
-# Where this machine's apt finds Debian.
-docker_mirror() {
-  # shellcheck disable=SC2016 # apt's own variable
-  apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' 'Component: main' | head -n 1
-}
-
 # docker_base IMAGE SUITE : the smallest Debian, which reaches its packages as this machine does.
 docker_base() {
-  local mirror options
-  mirror=$(docker_mirror)
-  [ -n "$mirror" ] || { apt-get -q update >"$RIG_DIR/apt.log" 2>&1 && mirror=$(docker_mirror); }
-  [ -n "$mirror" ] || rig_die "apt knows a mirror of Debian"
-  mapfile -t options < <(apt-config dump | sed -nE 's/^Acquire::(http|https|Check-[A-Za-z-]*)[: ].*/--aptopt=&/p')
-  mmdebstrap --quiet --variant=minbase --dpkgopt=force-unsafe-io "${options[@]}" "$2" "$DOCKER_DIR/base.tar" "$mirror" \
-    >"$RIG_DIR/mmdebstrap.log" 2>&1 || rig_die "mmdebstrap makes a Debian $2"
+  debian_tar "$DOCKER_DIR/base.tar" "$2" >"$RIG_DIR/mmdebstrap.log" 2>&1 || rig_die "mmdebstrap makes a Debian $2"
   docker import "$DOCKER_DIR/base.tar" "$1" >"$RIG_DIR/import.log" 2>&1 || rig_die "the image $1 is imported"
   rm "$DOCKER_DIR/base.tar"
 }
