@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #define LOOK_AGAIN_MS 1000
-#define SEND_PATIENCE_MS 500 /* a manager that takes nothing must not hold the program up */
+#define SEND_PATIENCE_US 500000 /* a manager that takes nothing must not hold the program up */
 
 /* ---- The environment ---- */
 
@@ -75,7 +75,7 @@ void notify_init(struct notify *n)
         snprintf(n->error, sizeof n->error, "no socket for it: %s", strerror(errno));
         return;
     }
-    struct timeval patience = {.tv_usec = SEND_PATIENCE_MS * 1000};
+    struct timeval patience = {.tv_usec = SEND_PATIENCE_US};
     (void)setsockopt(n->fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     set_watchdog(n);
 }

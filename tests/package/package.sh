@@ -65,7 +65,7 @@ field() {
 
 # All of it belongs to root; nothing is in two places, or where packages may not write.
 places_are_right() {
-  ! dpkg-deb -c "$RIG_DIR/$VERSION.deb" | grep -vE '^[-d]r[-wx]{8} root/root +[0-9]+ [-0-9]+ [0-9:]+ \./(etc|usr|lib)/' &&
+  ! dpkg-deb -c "$RIG_DIR/$VERSION.deb" | grep -vE '^[-d][-rwx]{9} root/root +[0-9]+ [-0-9]+ [0-9:]+ \./(etc|usr|lib)/' &&
     dpkg-deb -c "$RIG_DIR/$VERSION.deb" | grep -q '^-rw-r----- root/root .* \./etc/onlyonce/onlyonce.yaml$'
 }
 
