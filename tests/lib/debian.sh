@@ -114,9 +114,8 @@ DEBIAN_BOOT='
   pivot_root . old
   umount -l /old
   rmdir /old
-  exec env -i container=onlyonce PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=console --show-status=no'
+  exec env -i container=onlyonce PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/systemd --log-target=journal --show-status=no'
 
-# The log goes to this command's standard output.
 debian_boot() {
   local cgroups
   cgroups=$(awk '$3 == "cgroup2" { print $2; exit }' /proc/mounts)

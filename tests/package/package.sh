@@ -258,7 +258,7 @@ test_failures() {
   [ "$pid" -gt 0 ] || rig_die "the service runs" # 0 would be all of us
   debian_in kill -STOP "$pid"
   rig_check "when it stands still, it is started again" rig_wait_until "is_new $pid" 30
-  rig_check "because of the watchdog" grep -q 'onlyonce.service: Watchdog timeout' "$RIG_DIR/boot.log"
+  rig_check "because of the watchdog" grep -q 'Watchdog timeout' <(journal)
   pid=$(show MainPID)
   debian_in kill -KILL "$pid"
   rig_check "after a kill, too" rig_wait_until "is_new $pid" 20
