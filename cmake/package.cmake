@@ -15,11 +15,15 @@ install(FILES config/completion/_onlyonce
         DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions)
 
 # The release is part of the version: an upgrade of Debian upgrades the package, too.
-if(NOT EXISTS /etc/debian_version)
+set(debian "")
+if(EXISTS /etc/os-release)
+  file(STRINGS /etc/os-release debian REGEX "^ID=debian$")
+  file(STRINGS /etc/os-release release REGEX "^VERSION_ID=")
+  string(REGEX REPLACE "[^0-9]" "" release "${release}")
+endif()
+if(NOT debian)
   return()
 endif()
-file(STRINGS /etc/os-release release REGEX "^VERSION_ID=")
-string(REGEX REPLACE "[^0-9.]" "" release "${release}")
 set(package_release "1+deb${release}")
 
 set(control_files conffiles postinst prerm postrm)
@@ -44,8 +48,18 @@ file(WRITE ${made}/changelog.Debian
 file(READ LICENSE license)
 string(REGEX REPLACE "^.*authors\n\n|\n+$" "" license "${license}")
 string(REPLACE "\n\n" "\n.\n" license "${license}")
-string(REPLACE "\n" "\n " MIT_TEXT " ${license}")
-configure_file(config/debian/copyright.in ${made}/copyright @ONLY)
+string(REPLACE "\n" "\n " license " ${license}")
+file(WRITE ${made}/copyright
+"Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
+Upstream-Name: onlyonce
+
+Files: *
+Copyright: 2026 The onlyonce authors
+License: MIT
+
+License: MIT
+${license}
+")
 
 # ---- What only a package has ----
 
@@ -96,9 +110,9 @@ set(CPACK_DEBIAN_PACKAGE_SUGGESTS "rabbitmq-server, redis-server | valkey-server
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "lets each RabbitMQ message through once")
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
 "onlyonce consumes from a RabbitMQ queue, works out each message's key (its
-id, a header, a field of its JSON, a hash of its body), claims the key in Redis,
-PostgreSQL or an SQLite file, publishes the first message of each key to the
-work queue, and drops the rest.
+id, a header, a field of its JSON, a hash of its body), claims the key in
+Redis, PostgreSQL or an SQLite file, publishes the first message of each key to
+the work queue, and drops the rest.
 
 A key stays pending until the broker has confirmed the copy, so that a crash at
 any moment, of the relay, the broker or the store, loses no message.")
