@@ -18,6 +18,7 @@ TOOLS=$RIG_DIR/tools
 FRESH=$RIG_DIR/fresh
 BOOTED=$RIG_DIR/booted
 CONFIG=/etc/onlyonce/onlyonce.yaml
+DROP_INS=/etc/systemd/system/onlyonce.service.d
 VERSION=$(sed -n 's/^project(onlyonce VERSION \([0-9.]*\) .*/\1/p' CMakeLists.txt)
 NEXT=${VERSION%.*}.$((${VERSION##*.} + 1))
 MOST_EXPOSED=15 # of systemd's points, in tenths
@@ -247,11 +248,27 @@ test_reload() {
   rig_check "it relays on" relays one reloaded
 }
 
+# drop_in SETTING : as "systemctl edit" would.
+drop_in() {
+  mkdir -p "$BOOTED$DROP_INS"
+  printf '[Service]\n%s\n' "$1" >"$BOOTED$DROP_INS/${1%%=*}.conf"
+  debian_in systemctl daemon-reload
+}
+
+# shellcheck disable=SC2016 # the program expands it
+test_credential() {
+  (umask 077 && echo guest >"$BOOTED/etc/onlyonce/rabbitmq.password")
+  drop_in LoadCredential=rabbitmq:/etc/onlyonce/rabbitmq.password
+  put_config 36h '${file:/run/credentials/onlyonce.service/rabbitmq}'
+  rig_check "a password that only root can read is handed over" debian_in systemctl restart onlyonce
+  rig_check "it relays with it" relays one secret
+  rig_check "and is reloaded" debian_in systemctl reload onlyonce
+  put_config 36h guest
+}
+
 test_failures() {
   local pid restarts
-  mkdir -p "$BOOTED/etc/systemd/system/onlyonce.service.d"
-  printf '[Service]\nWatchdogSec=4\n' >"$BOOTED/etc/systemd/system/onlyonce.service.d/test.conf"
-  debian_in systemctl daemon-reload
+  drop_in WatchdogSec=4
   debian_in systemctl restart onlyonce
   pid=$(show MainPID)
   sleep 10
@@ -303,7 +320,7 @@ test_removing() {
   rig_check "apt installs it again" debian_in apt-get -q install -y /next.deb
   rig_check "enabled, as it was" test "$(show UnitFileState)" = enabled
   rig_check "apt purges it" debian_in apt-get -q purge -y onlyonce
-  rm -r "$BOOTED/etc/systemd/system/onlyonce.service.d"
+  rm -r "$BOOTED$DROP_INS"
   rig_check "and nothing is left" fails left_behind "$BOOTED"
   rig_check "systemd has no failed unit of it" fails grep onlyonce <(debian_in systemctl --failed --no-legend)
 }
@@ -328,6 +345,7 @@ test_installing
 test_completion
 test_running
 test_reload
+test_credential
 test_failures
 test_upgrade
 test_removing
