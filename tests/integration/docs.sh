@@ -60,8 +60,10 @@ make_programs() {
   program "$BIN/curl" "exec $(command -v curl) --fail --connect-to '::127.0.0.1:$PORT' \"\$@\""
   program "$BIN/rabbitmqctl" "HOME='$RIG_DIR/rabbit/home' exec '$RIG_RABBIT_LIB/rabbitmqctl' \"\$@\""
   program "$BIN/rabbitmq-diagnostics" "HOME='$RIG_DIR/rabbit/home' exec '$RIG_RABBIT_LIB/rabbitmq-diagnostics' \"\$@\""
-  # It has servers of its own, and ends with a command that the page shows as one.
-  program "$WORK/scripts/demo" "env -i PATH='$PATH' HOME='${HOME:-/}' TMPDIR='${TMPDIR:-/tmp}' '$RIG_SOURCE/scripts/demo' | sed '/^[$] /,\$d'"
+  # It ends with a command that the page shows as one.
+  program "$WORK/scripts/demo" "'$BIN/demo' | sed '/^[$] /,\$d'"
+  # It has servers of its own.
+  program "$BIN/demo" "exec env -i PATH='$PATH' HOME='${HOME:-/}' TMPDIR='${TMPDIR:-/tmp}' '$RIG_SOURCE/scripts/demo' \"\$@\""
 }
 
 route() {
@@ -109,6 +111,14 @@ start_rig() {
   rig_relay_start relay "$CONFIG"
   rig_relay_ready relay payments.in
   fill
+  make_tables "sqlite:$WORK/onlyonce.db" >"$RIG_DIR/tables.out" 2>&1
+}
+
+# make_tables URL : a store's, by a command that needs them.
+make_tables() {
+  RIG_STORE_URL=$1 rig_config_head >"$RIG_DIR/tables.yaml"
+  route >>"$RIG_DIR/tables.yaml"
+  rig_onlyonce list payments -c "$RIG_DIR/tables.yaml"
 }
 
 # ---- yaml ----
@@ -201,13 +211,6 @@ takes_sql() {
   psql -XqAt -v ON_ERROR_STOP=1 -d "$RIG_POSTGRES_URL" -f "$1.sql"
 }
 
-# Behind what is to be done before the relay comes, it makes its tables.
-make_tables() {
-  RIG_STORE_URL=$RIG_POSTGRES_URL rig_config_head >"$RIG_DIR/postgres.yaml"
-  route >>"$RIG_DIR/postgres.yaml"
-  rig_onlyonce list payments -c "$RIG_DIR/postgres.yaml"
-}
-
 takes_redis() {
   # shellcheck disable=SC2119 # its words are in the file
   rig_redis_cli <"$1" >"$1.out" && ! grep -vx OK "$1.out"
@@ -221,7 +224,8 @@ check_block() {
   console) check_console "$name" "$file" ;;
   sql)
     rig_check "$name: PostgreSQL takes it" takes_sql "$file"
-    make_tables >"$RIG_DIR/tables.out" 2>&1
+    # The first one is for before the relay comes.
+    make_tables "$RIG_POSTGRES_URL" >"$RIG_DIR/tables.out" 2>&1
     ;;
   redis) rig_check "$name: Redis takes it" takes_redis "$file" ;;
   text) rig_check "$name: shows no commands" bash -c "! grep -E '^(\\$|onlyonce) ' '$file'" ;;
@@ -234,6 +238,15 @@ documents blocks "$BLOCKS" "${DOCUMENTS[@]}" >"$RIG_DIR/list" || rig_die "the do
 while read -r number word name; do
   check_block "$name" "$word" "$BLOCKS/$number"
 done <"$RIG_DIR/list"
+
+# ---- scripts/demo --keep: what it says that one can do ----
+
+KEPT=$RIG_DIR/kept
+rig_check "scripts/demo --keep" bash -c "'$BIN/demo' --keep >'$KEPT' 2>&1 || { cat '$KEPT' && false; }"
+sed -n '/^It is still running/,/^To stop it/s/^  //p' "$KEPT" >"$KEPT.play"
+sed -n '/^To stop it/,$s/^  //p' "$KEPT" >"$KEPT.stop"
+rig_check "what it says to do can be done" bash -e -o pipefail "$KEPT.play"
+rig_check "and it is stopped" bash -c "[ -s '$KEPT.stop' ] && bash -e '$KEPT.stop' | grep -x stopped"
 
 # ---- the configurations of other files ----
 

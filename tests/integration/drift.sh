@@ -136,6 +136,39 @@ words 'SIG(TERM|INT|HUP|USR[12])' src/command_run.c >"$WANT"
 words 'SIG(TERM|INT|HUP|USR[12])' <(sed -n '/^SIGNALS$/,/^CONFIGURATION$/p' "$RIG_DIR/manual") >"$GOT"
 same "signals" "$WANT" "$GOT"
 
+# Commands of others within sentences: each is run by the file behind it, which has these words.
+sentences() {
+  cat <<'END'
+scripts/demo --keep|tests/integration/docs.sh|--keep
+scripts/chaos --s|scripts/test|scripts/chaos --store
+docker compose up|tests/docker/compose.sh|up
+docker compose --profile monitoring up|tests/docker/compose.sh|monitoring
+docker build -t onlyonce .|tests/docker/compose.sh|build
+docker exec CONTAINER|tests/docker/compose.sh|exec
+kill -USR1|tests/integration/duplicates.sh|relay USR1
+redis-cli client pause 6000 write|tests/fault/sentinel.sh|client pause 6000 write
+redis-cli get|tests/integration/startup.sh|rig_redis_cli
+sudo onlyonce status|tests/unit/test_store_sqlite.c|the_file_is_its_folders_owners
+man docs/onlyonce.1|tests/integration/install.sh|groff -man
+END
+}
+
+are_run() {
+  local found prefix file needle bad=0
+  while read -r found; do
+    while IFS='|' read -r prefix file needle; do
+      [[ $found != "$prefix"* ]] || break
+    done < <(sentences)
+    if [ -z "$prefix" ] || ! grep -qF -e "$needle" "$file"; then
+      echo "$found"
+      bad=1
+    fi
+  done < <(words '`(redis-cli|rabbitmqctl|rabbitmq-[a-z]+|docker|sudo|cmake|kill|sqlite3|curl|systemctl|psql|apt-get|man|scripts/(demo|chaos)) [^`]*`' \
+    "${DOCUMENTS[@]}" | tr -d '`')
+  return $bad
+}
+rig_check "commands within sentences are run" are_run
+
 # ---- fields, files, links ----
 
 sed -n 's/^    {"\([a-z_.\[]*\]*[a-z_.]*\)", OPTION_.*/\1/p' src/options.c | sed 's/.*[].]\.*//' | sort -u >"$WANT"
