@@ -150,6 +150,10 @@ redis-cli client pause 6000 write|tests/fault/sentinel.sh|client pause 6000 writ
 redis-cli get|tests/integration/startup.sh|rig_redis_cli
 sudo onlyonce status|tests/unit/test_store_sqlite.c|the_file_is_its_folders_owners
 man docs/onlyonce.1|tests/integration/install.sh|groff -man
+systemctl edit onlyonce|tests/package/package.sh|as "systemctl edit" would
+systemctl reload onlyonce|tests/package/package.sh|systemctl reload onlyonce
+systemctl start|tests/package/package.sh|systemctl start onlyonce
+systemctl status onlyonce|tests/package/package.sh|StatusText
 END
 }
 
