@@ -255,9 +255,20 @@ drop_in() {
   debian_in systemctl daemon-reload
 }
 
+# Whether systemd can hand a secret over to an ordinary user at all: it needs a ramfs, or lists of access on a tmpfs.
+# shellcheck disable=SC2016 # the inner shell expands it
+hands_over() {
+  debian_in systemd-run --wait -q -p User=onlyonce -p LoadCredential=rabbitmq:/etc/onlyonce/rabbitmq.password \
+    sh -c 'cat "$CREDENTIALS_DIRECTORY/rabbitmq"'
+}
+
 # shellcheck disable=SC2016 # the program expands it
 test_credential() {
   (umask 077 && echo guest >"$BOOTED/etc/onlyonce/rabbitmq.password")
+  if ! hands_over >"$RIG_DIR/handed" 2>&1; then
+    echo "note not run: LoadCredential=, which does not work here for any service"
+    return
+  fi
   drop_in LoadCredential=rabbitmq:/etc/onlyonce/rabbitmq.password
   put_config 36h '${file:/run/credentials/onlyonce.service/rabbitmq}'
   rig_check "a password that only root can read is handed over" debian_in systemctl restart onlyonce
