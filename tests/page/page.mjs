@@ -96,7 +96,7 @@ async function logIn(page, token = TOKEN) {
 
 async function shot(page, name) {
   if (PAGE_SHOTS)
-    await page.screenshot({path: `${PAGE_SHOTS}/${name}.png`, fullPage: true});
+    await page.screenshot({path: `${PAGE_SHOTS}/${name}.png`, fullPage: !name.includes('dialog')});
 }
 
 const text = (page, selector) => page.locator(selector).innerText();
@@ -187,13 +187,13 @@ await check('a wrong token is refused in words', async () => {
 });
 await check('the right one opens the page', async () => {
   await logIn(page);
-  await says(page, '#state', /^All runs$/);
+  await says(page, '#state', /^Everything runs$/);
   assert.equal(await page.locator('#token-section').isVisible(), false);
 });
 await check('it is kept for this tab alone', async () => {
   assert.deepEqual(await page.evaluate(() => [{...sessionStorage}, {...localStorage}, document.cookie]), [{token: TOKEN}, {}, '']);
   await page.reload();
-  await says(page, '#state', /^All runs$/);
+  await says(page, '#state', /^Everything runs$/);
 });
 
 /* ---- What is shown ---- */
@@ -214,7 +214,7 @@ await check('connections: all, and what they lead to', async () => {
   const {routes} = await api('/v1/routes');
   for (const link of routes.flatMap((r) => r.workers).flatMap((w) => Object.values(w.links)))
     assert.ok(shown.includes(link.to), link.to);
-  assert.match(shown, /replies \(2 of 2 workers\)/);
+  assert.match(shown, /replies\n.*, 2 of 2 workers/);
   assert.doesNotMatch(shown, /down/);
 });
 await check('rates: 200 messages in 10 s are 20 a second', async () => {
@@ -474,34 +474,41 @@ await check('a phone: nothing is wider than it', async () => {
 
 /* ---- Servers that are away ---- */
 
-await check('without Redis: it says so, and what is held and why', async () => {
+await check('a destination that is gone: what is held, and why', async () => {
+  await act('delete', 'mail');
+  await act('post', 'mail', '--message-id', 'held');
+  await act('post', 'mail', '--message-id', 'held too');
+  await says(page, '#state', /^2 messages held$/);
+  const shown = await tableOf(page, 'held');
+  const {routes} = await api('/v1/routes');
+  const holding = routes[1].workers.map((w) => w.holding).filter((why) => why);
+  assert.match(holding[0], /returned as unroutable/);
+  assert.deepEqual([...new Set(shown.map((line) => line['It waits, because']))], [...new Set(holding)]);
+  assert.equal(shown.reduce((sum, line) => sum + Number(line.Messages), 0), 2);
+  assert.ok(shown.every((line) => line.Route === 'mail' && /^\d+ s$/.test(line['The oldest, for'])));
+  for (const scheme of ['dark', 'light']) {
+    await page.emulateMedia({colorScheme: scheme});
+    await checkContrast(page);
+    await shot(page, `held-${scheme}`);
+  }
+  await act('declare', 'mail');
+  await until(async () => assert.match(await text(page, '#state'), /^Everything runs$/), 40000);
+  assert.equal(await page.locator('#nothing-held').isVisible(), true);
+});
+await check('without Redis: it says so, and why', async () => {
   await act('redis-stop');
-  await act('post', 'pay', '--message-id', 'held');
   await says(page, '#state', /^\d+ of \d+ connections are down/);
-  await until(async () => {
-    const {routes} = await api('/v1/routes');
-    const [pay] = await tableOf(page, 'held');
-    assert.equal(pay.Route, 'pay');
-    assert.equal(pay['It waits, because'], routes[0].workers[0].holding);
-    assert.equal(Number(pay.Messages), routes[0].workers[0].messages.held);
-  });
   const {routes} = await api('/v1/routes');
   assert.ok((await text(page, '#connections')).includes(routes[0].workers[0].links.store.why));
   assert.equal((await tableOf(page, 'routes'))[0].State, 'not connected');
   await lookUp(page, 'msg:held');
   await says(page, '#found-message', /^store redis: /);
   await checkContrast(page);
-  await shot(page, 'held-light');
-  for (const scheme of ['dark', 'light']) {
-    await page.emulateMedia({colorScheme: scheme});
-    await checkContrast(page);
-    await shot(page, `held-${scheme}`);
-  }
+  await shot(page, 'down-light');
 });
 await check('with Redis again: all runs', async () => {
   await act('redis-start');
-  await until(async () => assert.match(await text(page, '#state'), /^All runs$/), 40000);
-  assert.equal(await page.locator('#nothing-held').isVisible(), true);
+  await until(async () => assert.match(await text(page, '#state'), /^Everything runs$/), 40000);
 });
 await check('without the program: it says since when, and goes on once that is back', async () => {
   await act('relay-stop');
@@ -509,7 +516,7 @@ await check('without the program: it says since when, and goes on once that is b
   assert.match(await page.title(), /^! /);
   await shot(page, 'away');
   await act('relay-start');
-  await says(page, '#state', /^All runs$/);
+  await says(page, '#state', /^Everything runs$/);
   assert.equal((await tableOf(page, 'routes'))[1].Forwarded, '0');
 });
 await check('a hidden page asks for nothing, and for all once it is seen', async () => {
@@ -537,7 +544,7 @@ await close(page);
 
 await check('where no token is set it is read-only, and says so', async () => {
   const reader = await open(OPEN);
-  await says(reader, '#state', /^All runs$/);
+  await says(reader, '#state', /^Everything runs$/);
   assert.match(await text(reader, '#read-only'), /no admin\.token is set/);
   await act('put', 'pay', 'msg:l', '1F 1 1782640800123 t1782640800190 e1782727200190');
   await lookUp(reader, 'msg:l');

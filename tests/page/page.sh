@@ -69,6 +69,8 @@ act() {
   redis-start) rig_redis_start --appendonly yes --appendfsync always ;;
   relay-stop) rig_relay_stop main ;;
   relay-start) start main ;;
+  delete) rig_queues delete "main.$2.work" ;;
+  declare) rig_queues declare "main.$2.work" x-queue-type=classic ;;
   put) rig_redis_cli set "onlyonce:key:$2:$3" "$4" px 60000 ;;
   *) false ;;
   esac >"$RIG_DIR/act.log" 2>&1
