@@ -10,7 +10,7 @@
 static void add(struct history *h, int n)
 {
     const struct history_sample s = {
-        .at = 5000 * n, .forwarded = (uint64_t)n, .duplicates = (uint64_t)n * 2};
+        .at = (int64_t)5000 * n, .forwarded = (uint64_t)n, .duplicates = (uint64_t)n * 2};
     history_add(h, &s);
 }
 
