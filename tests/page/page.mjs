@@ -315,7 +315,7 @@ await check('release: Cancel does nothing, Release does', async () => {
   assert.equal(await page.locator('#release').isVisible(), false);
 });
 await check('release: a pending key only when that is asked for', async () => {
-  await act('put', 'pay', 'msg:p', '1P 1 1782640800123 t1782640800123 o0123456789abcdef01234567.1');
+  await act('put', 'pay', 'msg:p', '2P 1 1782640800123 t0 o0123456789abcdef01234567.1');
   await lookUp(page, 'msg:p');
   await says(page, '#record', /State\s+pending/);
   await page.locator('#release').click();
@@ -328,10 +328,10 @@ await check('release: a pending key only when that is asked for', async () => {
 await check('release: a key that has begun another life since it was looked up is left alone', async () => {
   await lookUp(page, 'txn:none');
   await says(page, '#found-message', /not on record|no record/);
-  await act('put', 'pay', 'msg:l', '1F 1 1782640800123 t1782640800190 e1782727200190');
+  await act('put', 'pay', 'msg:l', '2F 1 1782640800123 t67 e86400067');
   await lookUp(page, 'msg:l');
   await says(page, '#record', /State\s+forwarded/);
-  await act('put', 'pay', 'msg:l', '1F 1 1782640800999 t1782640801190 e1782727200190');
+  await act('put', 'pay', 'msg:l', '2F 1 1782640800999 t191 e86400191');
   await page.locator('#release').click();
   await page.locator('#release-dialog .main').click();
   await until(async () => assert.notEqual(await text(page, '#release-dialog [role=alert]'), ''));
@@ -546,7 +546,7 @@ await check('where no token is set it is read-only, and says so', async () => {
   const reader = await open(OPEN);
   await says(reader, '#state', /^Everything runs$/);
   assert.match(await text(reader, '#read-only'), /no admin\.token is set/);
-  await act('put', 'pay', 'msg:l', '1F 1 1782640800123 t1782640800190 e1782727200190');
+  await act('put', 'pay', 'msg:l', '2F 1 1782640800123 t67 e86400067');
   await lookUp(reader, 'msg:l');
   await says(reader, '#record', /State\s+forwarded/);
   assert.equal(await reader.locator('#complete').isVisible(), false);
