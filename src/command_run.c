@@ -13,6 +13,7 @@
 #include "record.h"
 
 #include <argp.h>
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -26,12 +27,15 @@
 #define STARTING_LOOK_MS 100   /* how often is looked, while the service manager waits to hear */
 #define STATUS_LOOK_MS 1000
 
+static_assert(HISTORY_STEP_MS <= ADMIN_WATCH_MS, "who waits for the next sample watches HTTP, too");
+
 struct daemon {
     char *file; /* of the configuration */
     struct fleet *fleet;
     struct admin *admin; /* NULL: HTTP is off */
     int64_t next_admin;  /* when to try again to serve it (clock_now()); 0: not at all */
     int64_t next_watch;  /* clock_now() */
+    int64_t next_sample; /* likewise; of what HTTP shows */
     bool stopping;
 
     struct notify notify;
@@ -231,25 +235,42 @@ static void switch_over(struct daemon *d)
     try_admin(d);
 }
 
-/* How long nothing has to be done by the clock. */
-static int64_t sleep_ms(struct daemon *d)
+static bool serves_http(const struct daemon *d)
+{
+    return d->admin || d->next_admin;
+}
+
+/* How many ms nothing is to be done by itself. */
+static int until_next(struct daemon *d)
+{
+    int64_t next = d->next_watch;
+    if (serves_http(d) && d->next_sample < next)
+        next = d->next_sample;
+    int64_t manager = tell_manager(d);
+    if (manager < next)
+        next = manager;
+    int64_t wait = next - clock_now();
+    return wait > 0 ? (int)wait : 0;
+}
+
+static void sample(struct daemon *d)
 {
     int64_t now = clock_now();
-    int64_t wait = d->next_watch - now;
-    int64_t manager = tell_manager(d) - now;
-    if ((d->admin || d->next_admin) && wait > ADMIN_WATCH_MS)
-        wait = ADMIN_WATCH_MS;
-    if (manager < wait)
-        wait = manager;
-    return wait > 0 ? wait : 0;
+    if (!serves_http(d) || now < d->next_sample)
+        return;
+    fleet_sample(d->fleet);
+    d->next_sample += HISTORY_STEP_MS;
+    if (d->next_sample <= now) /* The first one, or this thread was kept from it. */
+        d->next_sample = now + HISTORY_STEP_MS;
 }
 
 static void wait_for_news(struct daemon *d, int signal_fd)
 {
     struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                             {.fd = fleet_fd(d->fleet), .events = POLLIN}};
-    (void)poll(fds, 2, (int)sleep_ms(d));
+    (void)poll(fds, 2, until_next(d));
     admin_watch(d->admin);
+    sample(d);
     if (d->next_admin && !d->stopping && clock_now() >= d->next_admin)
         try_admin(d);
     if (clock_now() < d->next_watch)

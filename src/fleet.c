@@ -443,6 +443,13 @@ size_t fleet_waiting(const struct fleet *f, const char **first)
     return waiting;
 }
 
+void fleet_sample(struct fleet *f)
+{
+    int64_t now = clock_now();
+    for (size_t i = 0; i < f->config->route_count; i++)
+        stats_sample(f->stats[i], now);
+}
+
 void fleet_watch_keys(struct fleet *f)
 {
     for (size_t i = 0; i < f->config->route_count; i++) {

@@ -60,6 +60,9 @@ bool fleet_hangs(const struct fleet *f);
  * first one's name. */
 size_t fleet_waiting(const struct fleet *f, const char **first);
 
+/* Adds what is counted to the routes' history; to be called every HISTORY_STEP_MS. */
+void fleet_sample(struct fleet *f);
+
 /* Warns of routes whose messages mostly lack a key; to be called every KEY_WATCH_MS. */
 void fleet_watch_keys(struct fleet *f);
 
