@@ -60,3 +60,10 @@ packages_for_lint() {
 packages_for_foreign() {
   packages_install python3-pika && { command -v npm >/dev/null || packages_install npm; }
 }
+
+# npm comes with some builds of nodejs.
+packages_for_page() {
+  local missing=()
+  command -v npm >/dev/null || missing=(npm)
+  packages_install chromium nodejs curl "${missing[@]}"
+}
