@@ -2,6 +2,7 @@
 
 #include "clock.h"
 #include "login.h"
+#include "visible.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -92,6 +93,7 @@ __attribute__((format(printf, 3, 0))) static void go_down(struct link *l, enum l
         len = snprintf(l->error, sizeof l->error, "%s: ", l->doing);
     if (len >= 0 && (size_t)len < sizeof l->error)
         vsnprintf(l->error + len, sizeof l->error - (size_t)len, fmt, args);
+    visible_make(l->error); /* the broker's words are its own */
     l->failure = failure;
     l->up = false;
 }
@@ -248,6 +250,7 @@ static bool take_method(struct link *l, amqp_method_number_t id, void *decoded)
         l->blocked = true;
         snprintf(l->blocked_reason, sizeof l->blocked_reason, "%.*s", (int)m->reason.len,
                  (const char *)m->reason.bytes);
+        visible_make(l->blocked_reason);
     } else if (id == AMQP_CONNECTION_UNBLOCKED_METHOD) {
         l->blocked = false;
         l->blocked_reason[0] = '\0';

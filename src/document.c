@@ -220,7 +220,7 @@ bool document_read(struct span text, struct node *root, struct faults *faults)
         faults_add_at(faults, 0, NULL, "cannot be read: out of memory");
         return false;
     }
-    yaml_parser_set_input_string(&r.yaml, text.data, text.len);
+    yaml_parser_set_input_string(&r.yaml, text.len ? text.data : (const uint8_t *)"", text.len);
     bool ok = read_document(&r, root);
     yaml_parser_delete(&r.yaml);
     return ok;

@@ -2,6 +2,7 @@
 
 #include "key_value.h"
 #include "message.h"
+#include "visible.h"
 
 #include <assert.h>
 #include <openssl/evp.h>
@@ -176,9 +177,6 @@ static struct quote quote(struct span s)
             len--;
     }
     memcpy(q.text, s.data, len);
-    for (size_t i = 0; i < len; i++)
-        if (s.data[i] < ' ' || s.data[i] == 0x7F)
-            q.text[i] = '?';
     if (len < s.len)
         memcpy(q.text + len, "...", sizeof "...");
     return q;
@@ -306,6 +304,7 @@ struct key_rule *key_compile(char *const *lines, size_t count, size_t *bad, char
     struct key_rule *rule = xcalloc(1, sizeof *rule);
     if (read_rule(rule, lines, count, bad, error))
         return rule;
+    visible_make(error); /* it may repeat a piece of a line */
     key_rule_free(rule);
     return NULL;
 }

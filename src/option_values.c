@@ -5,6 +5,7 @@
 
 #include "config.h"
 #include "faults.h"
+#include "visible.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -124,37 +125,12 @@ static const char *read_word(const struct option *o, const char *text, void *tar
     return error;
 }
 
-/* How many bytes a UTF-8 character has that begins at p, or 0 if none does. */
-static size_t character_length(const unsigned char *p)
-{
-    size_t len = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-    if (p[0] > 0xF4 || (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
-        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
-    return len;
-}
-
-static bool is_printable(const char *text)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    while (*p) {
-        size_t len = character_length(p);
-        if (len == 0 || *p < 0x20 || *p == 0x7f)
-            return false;
-        p += len;
-    }
-    return true;
-}
-
 static const char *check_text(const struct option *o, const char *text, char error[256])
 {
     static const char name[] = "abcdefghijklmnopqrstuvwxyz0123456789._-";
     static const char prefix[] =
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:{}-";
-    if (!(o->flags & OPTION_SECRET) && !is_printable(text))
+    if (!(o->flags & OPTION_SECRET) && !visible_is(text))
         return "has a control character, or is not UTF-8; write it as visible text";
     size_t len = strlen(text);
     if (o->type == OPTION_ENTITY && len > 255) {

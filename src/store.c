@@ -1,6 +1,7 @@
 #include "store_backend.h"
 
 #include "clock.h"
+#include "visible.h"
 
 #include <assert.h>
 #include <stdarg.h>
@@ -24,6 +25,7 @@ bool store_fail(struct store *s, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(s->error, sizeof s->error, fmt, args);
     va_end(args);
+    visible_make(s->error); /* it may repeat what a server said */
     return false;
 }
 

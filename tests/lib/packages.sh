@@ -56,6 +56,11 @@ packages_for_lint() {
   packages_install clang clang-format clang-tidy shellcheck valgrind
 }
 
+# Other people's clients. A node that did not come from Debian has its npm with it.
+packages_for_foreign() {
+  packages_install python3-pika && { command -v npm >/dev/null || packages_install npm; }
+}
+
 # npm comes with some builds of nodejs.
 packages_for_page() {
   local missing=()

@@ -16,7 +16,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -476,26 +475,9 @@ static void test_demo(void **state)
     free(text);
 }
 
-/* SIGHUP must not wait for ever for somebody who writes. */
-static void test_a_pipe_that_nobody_writes_is_empty(void **state)
-{
-    (void)state;
-    struct buffer errors = {0};
-    unlink(config_path);
-    assert_int_equal(mkfifo(config_path, 0600), 0);
-    alarm(10);
-    assert_null(config_load(config_path, &errors));
-    alarm(0);
-    buffer_add_u8(&errors, '\0');
-    assert_non_null(strstr((const char *)errors.data, "is empty; it needs"));
-    buffer_free(&errors);
-    unlink(config_path);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_pipe_that_nobody_writes_is_empty),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_every_field),
         cmocka_unit_test(test_expansion),
