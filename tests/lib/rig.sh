@@ -248,9 +248,10 @@ rig_rabbit_launch() {
     RIG_PIDS[epmd]=$!
     rig_wait_until "rig_port_answers $ERL_EPMD_PORT" 10 || rig_die "epmd did not start"
   fi
-  # RUNNING_UNDER_SYSTEMD makes the script become the server, so that its process id is ours.
-  HOME=$RIG_DIR/rabbit/home RUNNING_UNDER_SYSTEMD=true NOTIFY_SOCKET='' \
-    "$RIG_RABBIT_LIB/rabbitmq-server" >>"$RIG_DIR/$RIG_RABBIT_NAME.log" 2>&1 </dev/null &
+  # RUNNING_UNDER_SYSTEMD makes the script become the server, so that its process id is ours. If it crashes, its dump
+  # shall not be in the folder that the test was started from.
+  (cd "$RIG_DIR/$RIG_RABBIT_NAME" && HOME=$RIG_DIR/rabbit/home RUNNING_UNDER_SYSTEMD=true NOTIFY_SOCKET='' \
+    exec "$RIG_RABBIT_LIB/rabbitmq-server") >>"$RIG_DIR/$RIG_RABBIT_NAME.log" 2>&1 </dev/null &
   RIG_PIDS[rabbit]=$!
 }
 
