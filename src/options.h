@@ -3,9 +3,10 @@
  *
  * Each row is a field: its path in the file, its type, where its value goes, its default written as
  * a user would write it (it is read like one, too), its limits and a line of help. The table drives
- * loading (config.c) and the manual page, and a test holds docs/onlyonce.1 and config/onlyonce.yaml
+ * loading (config.c), and what tests/tools/option_texts writes into docs/onlyonce.1,
+ * docs/configuration.md and docs/onlyonce.schema.json; tests hold these and config/onlyonce.yaml
  * against it. To add a field: a row here, a member in config.h, a line in config/onlyonce.yaml, and
- * what options_print() writes into the manual page.
+ * build/gcc/tests/option_texts.
  */
 #ifndef ONLYONCE_OPTIONS_H
 #define ONLYONCE_OPTIONS_H
@@ -72,12 +73,5 @@ void option_free(const struct option *o, void *section);
 /* Whether all values of the rows whose path begins with `section` ("routes[].") are the same in two
  * structs. */
 bool options_same(const char *section, const void *a, const void *b);
-
-/* Adds the fields as a part of the manual page (man macros). */
-void options_print(struct buffer *out);
-
-/* Adds a line for every field that `text`, an example configuration, does not show as "name:
- * default". */
-void options_missing_from(const char *text, struct buffer *out);
 
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define FORMAT '1'
+#define FORMAT '2'
 
 static const struct {
     char letter;
@@ -60,13 +60,25 @@ static char *put_number(char *at, uint64_t value)
     return at;
 }
 
-static char *put_field(char *at, char letter, int64_t value)
+static char *put_count(char *at, char letter, uint64_t count)
 {
-    if (value == 0)
+    if (count == 0)
         return at;
     *at++ = ' ';
     *at++ = letter;
-    return put_number(at, (uint64_t)value);
+    return put_number(at, count);
+}
+
+/* As so many ms after first-seen, or before it, which clocks that disagree may bring about. */
+static char *put_time(char *at, char letter, int64_t ms, int64_t first_seen)
+{
+    if (ms == 0)
+        return at;
+    *at++ = ' ';
+    *at++ = letter;
+    if (ms < first_seen)
+        *at++ = '-';
+    return put_number(at, (uint64_t)(ms < first_seen ? first_seen - ms : ms - first_seen));
 }
 
 static char *put_flag(char *at, char letter, bool set)
@@ -86,12 +98,12 @@ static char *put_life(char *at, const struct record_life *life)
     at = put_number(at, life->number);
     *at++ = ' ';
     at = put_number(at, (uint64_t)life->first_seen);
-    at = put_field(at, 't', life->since);
-    at = put_field(at, 'e', life->ends);
-    at = put_field(at, 'c', life->completed);
+    at = put_time(at, 't', life->since, life->first_seen);
+    at = put_time(at, 'e', life->ends, life->first_seen);
+    at = put_time(at, 'c', life->completed, life->first_seen);
     at = put_flag(at, 'd', life->in_doubt);
-    at = put_field(at, 'n', life->duplicates);
-    at = put_field(at, 'l', life->last_duplicate);
+    at = put_count(at, 'n', life->duplicates);
+    at = put_time(at, 'l', life->last_duplicate, life->first_seen);
     if (life->fingerprint) {
         at = put_flag(at, 'f', true);
         for (int shift = 60; shift >= 0; shift -= 4)
@@ -163,7 +175,7 @@ static bool take_number(struct reader *in, uint64_t most, uint64_t *out)
     return in->at > start;
 }
 
-static bool take_time(struct reader *in, int64_t *out)
+static bool take_first_seen(struct reader *in, int64_t *out)
 {
     uint64_t value;
     if (!take_number(in, INT64_MAX, &value))
@@ -172,9 +184,18 @@ static bool take_time(struct reader *in, int64_t *out)
     return true;
 }
 
-static bool take_optional_time(struct reader *in, char letter, int64_t *out)
+/* No time is 0 or before: that would say that the field is absent. */
+static bool take_optional_time(struct reader *in, char letter, int64_t first_seen, int64_t *out)
 {
-    return !take_field(in, letter) || take_time(in, out);
+    if (!take_field(in, letter))
+        return true;
+    bool before = take(in, '-');
+    uint64_t most = (uint64_t)(before ? first_seen : INT64_MAX - first_seen);
+    uint64_t distance;
+    if (!take_number(in, most, &distance))
+        return false;
+    *out = before ? first_seen - (int64_t)distance : first_seen + (int64_t)distance;
+    return *out > 0;
 }
 
 static bool take_state(struct reader *in, enum record_state *out)
@@ -216,14 +237,15 @@ static bool take_life(struct reader *in, struct record_life *life)
         number == 0)
         return false;
     life->number = (uint32_t)number;
-    if (!take(in, ' ') || !take_time(in, &life->first_seen) ||
-        !take_optional_time(in, 't', &life->since) || !take_optional_time(in, 'e', &life->ends) ||
-        !take_optional_time(in, 'c', &life->completed))
+    if (!take(in, ' ') || !take_first_seen(in, &life->first_seen) ||
+        !take_optional_time(in, 't', life->first_seen, &life->since) ||
+        !take_optional_time(in, 'e', life->first_seen, &life->ends) ||
+        !take_optional_time(in, 'c', life->first_seen, &life->completed))
         return false;
     life->in_doubt = take_field(in, 'd');
     uint64_t duplicates = 0;
     if ((take_field(in, 'n') && !take_number(in, UINT32_MAX, &duplicates)) ||
-        !take_optional_time(in, 'l', &life->last_duplicate) ||
+        !take_optional_time(in, 'l', life->first_seen, &life->last_duplicate) ||
         (take_field(in, 'f') && !take_fingerprint(in, &life->fingerprint)))
         return false;
     life->duplicates = (uint32_t)duplicates;

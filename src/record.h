@@ -2,15 +2,17 @@
  * record - what the store holds for a key, and its text.
  *
  * The text is one line of ASCII, made to be read with the store's own tools. It begins with a
- * format digit and a state letter; then come number and first-seen, and after them fields of one
- * letter each, in this order, present only where they say something:
+ * format digit and a state letter; then come number and first-seen, in ms since 1970, and after
+ * them fields of one letter each, in this order, present only where they say something. Times are
+ * in ms after first-seen: a forwarded record then has less than 45 bytes, above which Redis gives a
+ * value an allocation of its own.
  *
- *   1P 1 1782640800123 t1782640800123 o6f2c9a0e51b7d3480c1e22aa.17
- *   1F 1 1782640800123 t1782640800190 e1782727200190
- *   1P 2 1782640800123 t1782640860000 o6f2c….31 <F 1 1782640800123 t1782640800190 e1782727200190
+ *   2P 1 1782640800123 t0 o6f2c9a0e51b7d3480c1e22aa.17
+ *   2F 1 1782640800123 t67 e86400067
+ *   2P 2 1782640800123 t59877 o6f2c….31 <F 1 1782640800123 t67 e86400067
  *
  *   P pending   F forwarded   C completed   K parked
- *   t  when it came to this state, ms since 1970 (of C: when it was forwarded)
+ *   t  when it came to this state (of C: when it was forwarded)
  *   e  when its window ends (F, C, K)
  *   c  when it was completed (C); on P the note of a completion that came early
  *   d  in doubt

@@ -17,7 +17,7 @@ took() {
 measure_start() {
   rig_rabbit_environment
   echo '[rabbitmq_shovel].' >"$RABBITMQ_ENABLED_PLUGINS_FILE"
-  rig_redis_start --appendonly no
+  rig_redis_start --appendonly no --slowlog-max-len 0 # which would be memory, too
   rig_rabbit_start
   rig_postgres_start
 }
@@ -286,6 +286,13 @@ held() {
 # figure: 49152 keys fill it to three quarters, as it is on average.
 measure_keys() {
   local store width count=49152 before prefix
+  # What Redis keeps of any client, and of the scripts, is no key's.
+  fresh classic
+  begins redis
+  wait_consumed in
+  rig_load --queue in --count 2000 --body-size 64 >/dev/null
+  rig_wait_depth work 2000 60 || rig_die "keys are forwarded"
+  relay_ends
   for store in redis sqlite postgres; do
     for width in 16 36 64; do
       fresh classic

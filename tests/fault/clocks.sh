@@ -217,7 +217,7 @@ done
 begin redis
 rig_redis_cli set onlyonce:session:0123456789abcdef01234567 gone px $((HOUR * 24)) >/dev/null
 since=$(($(date +%s) + 86400))000
-rig_redis_cli set onlyonce:key:redis.hour:orphan "1P 1 $since t$since o0123456789abcdef01234567.1" px $((HOUR * 48)) >/dev/null
+rig_redis_cli set onlyonce:key:redis.hour:orphan "2P 1 $since t0 o0123456789abcdef01234567.1" px $((HOUR * 48)) >/dev/null
 rig_relay_start relay "$CONFIG"
 rig_relay_ready relay redis.hour.in
 rig_post --queue redis.hour.in --message-id orphan

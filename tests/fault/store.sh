@@ -178,11 +178,11 @@ rig_post --queue store.in --message-id back
 rig_check "a message is forwarded" rig_wait_until "has_text back F" 10
 session=$(rig_redis_cli --scan --pattern 'onlyonce:session:*' | head -n 1)
 # Its record as it was before: pending, and the owner's session lives.
-redis set onlyonce:key:store:back "1P 1 1782640800123 t1782640800123 o${session##*:}.1" px 86400000
+redis set onlyonce:key:store:back "2P 1 1782640800123 t0 o${session##*:}.1" px 86400000
 rig_post --queue store.in --message-id back
 rig_check "forwarded that is pending again, of a session that lives: its duplicate ends" \
   rig_wait_until "has_text back F" 20
-redis set onlyonce:key:store:back "1P 1 1782640800123 t1782640800123 o0123456789abcdef01234567.1" \
+redis set onlyonce:key:store:back "2P 1 1782640800123 t0 o0123456789abcdef01234567.1" \
   px 86400000
 rig_post --queue store.in --message-id back
 rig_check "of a session that is gone: its duplicate ends" rig_wait_until "has_text back F" 20

@@ -147,7 +147,7 @@ note_alerts
 rig_post --queue strict.in --body "no key"
 rig_post --queue reports --header x-onlyonce-route=none --header x-onlyonce-key=k
 # What is pending for a session that is gone may have been forwarded.
-put_record doubt "1P 1 1782640800123 t1782640800123 o0123456789abcdef01234567.1"
+put_record doubt "2P 1 1782640800123 t0 o0123456789abcdef01234567.1"
 rig_post --queue pay.in --message-id doubt
 for _ in 1 2 3; do
   rig_post --queue open.in --body "no key"

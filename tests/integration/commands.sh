@@ -74,7 +74,7 @@ put_record() {
 
 # A pending record of a session that nobody knows.
 make_pending() {
-  put_record "$1" "1P 1 1782640800123 t1782640800123 o0123456789abcdef01234567.1"
+  put_record "$1" "2P 1 1782640800123 t0 o0123456789abcdef01234567.1"
 }
 
 rig_redis_start --appendonly no

@@ -99,7 +99,7 @@ are_completed() {
 
 # A pending record of a session that nobody knows.
 make_pending() {
-  put_record "$1" "1P 1 1782640800123 t1782640800123 o0123456789abcdef01234567.1"
+  put_record "$1" "2P 1 1782640800123 t0 o0123456789abcdef01234567.1"
 }
 
 none_left() {
@@ -214,12 +214,12 @@ sed -i "s/:$RIG_REDIS_PORT\//:${FAULT_PORTS[store]}\//" "$CONFIG"
 rig_relay_start again "$CONFIG"
 rig_relay_ready again reports
 rig_rabbit_restart
-put_record t1 "1F 1 1782640800123 t1782640800123 e9000000000000" >/dev/null
+put_record t1 "2F 1 1782640800123 t0 e9000000000000" >/dev/null
 report pay t1 '"t1"'
 rig_check "after a restart of the broker, reports are taken again" are_completed t1
 rig_check "the outage was said once" [ "$(fault_said again 'connection lost.*completions source')" = 1 ]
 fault_tell store mute
-put_record t2 "1F 1 1782640800123 t1782640800123 e9000000000000" >/dev/null
+put_record t2 "2F 1 1782640800123 t0 e9000000000000" >/dev/null
 report pay t2 '"t2"'
 sleep 1
 rig_check "SIGTERM while the store is silent: it ends in time" rig_relay_stop again

@@ -66,7 +66,7 @@ first() {
   shift 2
   rig_post --queue "$route.in" --message-id "$id" "$@" &&
     rig_takes "$route.work" 1 ".[0].message_id == \"$id\"" &&
-    rig_wait_until "rig_redis_cli get onlyonce:key:$route:$id | grep -q '^1F'" 10
+    rig_wait_until "rig_redis_cli get onlyonce:key:$route:$id | grep -q '^2F'" 10
 }
 
 # again ROUTE ID OPTION... : posts it once more.
@@ -251,7 +251,7 @@ sleep 2
 rig_check "a window that is over: it is new" first window short --number x-window-ms=1500
 
 first slide a >/dev/null
-rig_redis_cli set onlyonce:key:slide:b "1F 1 $(date +%s000) t$(date +%s000) e$(($(date +%s) + 60))000" px 60000 >/dev/null
+rig_redis_cli set onlyonce:key:slide:b "2F 1 $(date +%s000) t0 e60000" px 60000 >/dev/null
 again slide b
 rig_check "a duplicate begins a sliding window anew" becomes slide b '.duplicates == 1 and .expires_in_ms > 86000000'
 rig_check "and the record lives as long" lives slide b $((24 * HOUR - 60000)) $((24 * HOUR))

@@ -213,7 +213,7 @@ rig_check "a guard without a value" with_token 400 DELETE '/v1/keys/pay/msg:a?fi
 rig_check "force that is none" with_token 400 DELETE '/v1/keys/pay/msg:a?force=1'
 rig_check "releases" with_token 200 DELETE /v1/keys/pay/msg:a
 rig_check "it is gone" with_token 404 DELETE /v1/keys/pay/msg:a
-put_record p "1P 1 1782640800123 t1782640800123 o0123456789abcdef01234567.1" >"$RIG_DIR/put.out"
+put_record p "2P 1 1782640800123 t0 o0123456789abcdef01234567.1" >"$RIG_DIR/put.out"
 rig_check "a pending one" with_token 409 DELETE /v1/keys/pay/p
 rig_check "says how" says '.detail | test("force=true")'
 rig_check "by force" with_token 200 DELETE '/v1/keys/pay/p?force=true'

@@ -31,6 +31,7 @@ if command -v groff >/dev/null; then
   groff -man -Tutf8 -ww "$ROOT/usr/share/man/man1/onlyonce.1" >/dev/null 2>"$RIG_DIR/groff"
   rig_check "the manual page has no fault" is_empty "$RIG_DIR/groff"
 fi
+rig_check "the schema that editors take" cmp "$RIG_SOURCE/docs/onlyonce.schema.json" "$ROOT/usr/share/onlyonce/onlyonce.schema.json"
 rig_check "the example is a good configuration" \
   rig_exits 0 "$ROOT/usr/bin/onlyonce" check -c "$EXAMPLES/onlyonce.yaml"
 others >"$RIG_DIR/others"

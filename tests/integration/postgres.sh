@@ -114,7 +114,7 @@ rig_post --queue jobs.in --message-id two
 rig_check "each is forwarded once" rig_takes jobs.work 2 'map(.message_id) | sort == ["one", "two"]'
 rig_check "status has the first, and its duplicates" rig_wait_until \
   "status one '.state == \"forwarded\" and .duplicates == 2'" 10
-rig_check "psql shows the record" asked 1F \
+rig_check "psql shows the record" asked 2F \
   "SELECT left(text, 2) FROM onlyonce.records WHERE scope = 'jobs' AND key = 'one'"
 rig_check "list has both" lists 2
 rig_check "complete" rig_onlyonce complete -c "$CONFIG" jobs one --result '{"sum": 3}'

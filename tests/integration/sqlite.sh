@@ -114,7 +114,7 @@ rig_check "release" prints 0 "first-1${TAB}released" onlyonce release pay first-
 rig_check "its next message is new again" forward first-1
 rig_check "check --connect: all is there" rig_exits 0 onlyonce check --connect
 rig_check "SQLite's own shell reads it" [ "$(sql "SELECT substr(text, 1, 4) FROM onlyonce_records
-  WHERE scope = 'pay' AND key = 'first-1'")" = "1F 1" ]
+  WHERE scope = 'pay' AND key = 'first-1'")" = "2F 1" ]
 
 # ---- a lock that somebody else has ----
 

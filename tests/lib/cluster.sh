@@ -160,10 +160,15 @@ cluster_leader() {
   done
 }
 
-# cluster_lead QUEUE NODE : gives it the leadership.
+cluster_try_to_lead() {
+  cluster_ask "$2" "$(cluster_lookup "$1") rabbit_quorum_queue:transfer_leadership(Q, node())." >/dev/null
+  sleep 0.5
+  [ "$(cluster_leader "$1" "$2")" = "$2" ]
+}
+
+# cluster_lead QUEUE NODE : gives it the leadership, once it has caught up.
 cluster_lead() {
-  cluster_ask "$2" "$(cluster_lookup "$1") rabbit_quorum_queue:transfer_leadership(Q, node())." >/dev/null &&
-    rig_wait_until "[ \"\$(cluster_leader $1 $2)\" = $2 ]" 10
+  rig_wait_until "cluster_try_to_lead $1 $2" 30
 }
 
 # cluster_leads NODE : gives it the leadership of the inbound and of the work queue.

@@ -194,7 +194,7 @@ static void keys_are_decoded_once(void **state)
         {"%C3%A4", 400}, {"", 400},    {"k+", 404},  {"~41,b", 404}, {"k%", 400},
     };
     struct bench *b = *state;
-    const char *record = "1F 1 1782640800123 t1782640800190 e1782727200190";
+    const char *record = "2F 1 1782640800123 t67 e86400067";
     struct store *s = store_new(&b->store_config, route_name);
     bool permanent;
     assert_true(store_open(s, &permanent));
@@ -220,7 +220,7 @@ static void completing_and_releasing(void **state)
     struct store *s = store_new(&b->store_config, route_name);
     bool permanent;
     assert_true(store_open(s, &permanent));
-    store_memory_put(s, span_of("k"), "1F 1 1782640800123 t1782640800190 e1782727200190", 60000);
+    store_memory_put(s, span_of("k"), "2F 1 1782640800123 t67 e86400067", 60000);
     serve_as(b, true, true);
     struct admin_request complete = {"POST", "/v1/keys/pay/k/complete", "Bearer " TOKEN,
                                      .body = span_of("{\"a\": 1}")};

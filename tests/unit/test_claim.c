@@ -56,59 +56,59 @@ struct row {
 
 /* clang-format off */
 static const struct row rows[] = {
-    {"nothing there", &plain, "", 0, VERDICT_CLAIM, "1P 1 5000000 t5000000 o" ME ".7", 0},
+    {"nothing there", &plain, "", 0, VERDICT_CLAIM, "2P 1 5000000 t0 o" ME ".7", 0},
     {"a retry, nothing there: with its own first-seen", &retry1, "", 0, VERDICT_CLAIM,
-     "1P 2 100 t5000000 o" ME ".7", 0},
+     "2P 2 100 t4999900 o" ME ".7", 0},
 
-    {"forwarded", &plain, "1F 1 100 t200 e9000000", 0, VERDICT_DUPLICATE, NULL, 0},
-    {"parked", &plain, "1K 1 100 t200 e9000000 d", 0, VERDICT_DUPLICATE, NULL, 0},
-    {"completed", &plain, "1C 1 100 t200 e9000000 c300", 0, VERDICT_DUPLICATE, NULL, 0},
-    {"another route's retry is not eaten", &chained, "1F 1 100 t200 e9000000", 0, VERDICT_PARK,
+    {"forwarded", &plain, "2F 1 100 t100 e8999900", 0, VERDICT_DUPLICATE, NULL, 0},
+    {"parked", &plain, "2K 1 100 t100 e8999900 d", 0, VERDICT_DUPLICATE, NULL, 0},
+    {"completed", &plain, "2C 1 100 t100 e8999900 c200", 0, VERDICT_DUPLICATE, NULL, 0},
+    {"another route's retry is not eaten", &chained, "2F 1 100 t100 e8999900", 0, VERDICT_PARK,
      NULL, PARK_OTHER_ROUTE},
     {"another route's retry that is new here", &chained, "", 0, VERDICT_CLAIM,
-     "1P 1 5000000 t5000000 o" ME ".7", 0},
+     "2P 1 5000000 t0 o" ME ".7", 0},
 
-    {"another's live claim means wait", &plain, "1P 1 4999999 t4999999 o" OTHER ".1", 1,
+    {"another's live claim means wait", &plain, "2P 1 4999999 t0 o" OTHER ".1", 1,
      VERDICT_WAIT, NULL, 0},
-    {"for a retry, too", &retry1, "1P 2 100 t4999999 o" OTHER ".1", 1, VERDICT_WAIT, NULL, 0},
-    {"abandoned: its session is gone", &plain, "1P 1 4999999 t4999999 o" OTHER ".1", 0,
-     VERDICT_CLAIM, "1P 1 4999999 t5000000 d o" ME ".7", 0},
-    {"abandoned: it has no owner", &plain, "1P 3 100 t200 d", 1, VERDICT_CLAIM,
-     "1P 3 100 t5000000 d o" ME ".7", 0},
-    {"abandoned: older than twice hold_limit", &plain, "1P 1 3799999 t3799999 o" OTHER ".1", 1,
-     VERDICT_CLAIM, "1P 1 3799999 t5000000 d o" ME ".7", 0},
-    {"just not older", &plain, "1P 1 3800000 t3800000 o" OTHER ".1", 1, VERDICT_WAIT, NULL, 0},
-    {"abandoned, its completion noted", &plain, "1P 1 100 t200 c4000000 o" OTHER ".1", 0,
-     VERDICT_COMPLETE, "1C 1 100 t200 e12200000 c4000000", 0},
+    {"for a retry, too", &retry1, "2P 2 100 t4999899 o" OTHER ".1", 1, VERDICT_WAIT, NULL, 0},
+    {"abandoned: its session is gone", &plain, "2P 1 4999999 t0 o" OTHER ".1", 0,
+     VERDICT_CLAIM, "2P 1 4999999 t1 d o" ME ".7", 0},
+    {"abandoned: it has no owner", &plain, "2P 3 100 t100 d", 1, VERDICT_CLAIM,
+     "2P 3 100 t4999900 d o" ME ".7", 0},
+    {"abandoned: older than twice hold_limit", &plain, "2P 1 3799999 t0 o" OTHER ".1", 1,
+     VERDICT_CLAIM, "2P 1 3799999 t1200001 d o" ME ".7", 0},
+    {"just not older", &plain, "2P 1 3800000 t0 o" OTHER ".1", 1, VERDICT_WAIT, NULL, 0},
+    {"abandoned, its completion noted", &plain, "2P 1 100 t100 c3999900 o" OTHER ".1", 0,
+     VERDICT_COMPLETE, "2C 1 100 t100 e12199900 c3999900", 0},
     {"a takeover is in doubt and forgets what was before", &plain,
-     "1P 2 100 t200 o" OTHER ".1 <F 1 100 t150 e9000000", 0, VERDICT_CLAIM,
-     "1P 2 100 t5000000 d o" ME ".7", 0},
+     "2P 2 100 t100 o" OTHER ".1 <F 1 100 t50 e8999900", 0, VERDICT_CLAIM,
+     "2P 2 100 t4999900 d o" ME ".7", 0},
 
-    {"mine: the answer to an earlier claim was lost", &plain, "1P 1 100 t200 o" ME ".3", 0,
-     VERDICT_MINE, "1P 1 100 t200 o" ME ".3", 0},
+    {"mine: the answer to an earlier claim was lost", &plain, "2P 1 100 t100 o" ME ".3", 0,
+     VERDICT_MINE, "2P 1 100 t100 o" ME ".3", 0},
 
-    {"retry, another first-seen", &retry1, "1F 1 101 t200 e9000000", 0, VERDICT_PARK, NULL,
+    {"retry, another first-seen", &retry1, "2F 1 101 t99 e8999899", 0, VERDICT_PARK, NULL,
      PARK_STALE},
-    {"put back, another first-seen, pending", &back1, "1P 1 101 t200 o" OTHER ".1", 1,
+    {"put back, another first-seen, pending", &back1, "2P 1 101 t99 o" OTHER ".1", 1,
      VERDICT_PARK, NULL, PARK_STALE},
-    {"retry, forwarded, number at most the delivery's", &retry1, "1F 1 100 t200 e9000000", 0,
-     VERDICT_CLAIM, "1P 2 100 t5000000 o" ME ".7 <F 1 100 t200 e9000000", 0},
-    {"retry of attempt 2 over number 1", &retry2, "1F 1 100 t200 e9000000", 0, VERDICT_CLAIM,
-     "1P 3 100 t5000000 o" ME ".7 <F 1 100 t200 e9000000", 0},
-    {"put back, parked in doubt: forwarded, marked", &back1, "1K 1 100 t200 e9000000 d", 0,
-     VERDICT_CLAIM, "1P 2 100 t5000000 d o" ME ".7 <K 1 100 t200 e9000000 d", 0},
-    {"retry, forwarded in doubt: the new attempt is not", &retry1, "1F 1 100 t200 e9000000 d", 0,
-     VERDICT_CLAIM, "1P 2 100 t5000000 o" ME ".7 <F 1 100 t200 e9000000 d", 0},
-    {"retry, number above the delivery's", &retry1, "1F 2 100 t200 e9000000", 0,
+    {"retry, forwarded, number at most the delivery's", &retry1, "2F 1 100 t100 e8999900", 0,
+     VERDICT_CLAIM, "2P 2 100 t4999900 o" ME ".7 <F 1 100 t100 e8999900", 0},
+    {"retry of attempt 2 over number 1", &retry2, "2F 1 100 t100 e8999900", 0, VERDICT_CLAIM,
+     "2P 3 100 t4999900 o" ME ".7 <F 1 100 t100 e8999900", 0},
+    {"put back, parked in doubt: forwarded, marked", &back1, "2K 1 100 t100 e8999900 d", 0,
+     VERDICT_CLAIM, "2P 2 100 t4999900 d o" ME ".7 <K 1 100 t100 e8999900 d", 0},
+    {"retry, forwarded in doubt: the new attempt is not", &retry1, "2F 1 100 t100 e8999900 d", 0,
+     VERDICT_CLAIM, "2P 2 100 t4999900 o" ME ".7 <F 1 100 t100 e8999900 d", 0},
+    {"retry, number above the delivery's", &retry1, "2F 2 100 t100 e8999900", 0,
      VERDICT_DUPLICATE, NULL, 0},
-    {"retry, completed", &retry1, "1C 1 100 t200 e9000000 c300", 0, VERDICT_DUPLICATE, NULL, 0},
+    {"retry, completed", &retry1, "2C 1 100 t100 e8999900 c200", 0, VERDICT_DUPLICATE, NULL, 0},
     {"retry, abandoned claim, number at most the delivery's: the copy arrived", &retry1,
-     "1P 1 100 t200 o" OTHER ".1", 0, VERDICT_CLAIM,
-     "1P 2 100 t5000000 o" ME ".7 <F 1 100 t200 e12200000", 0},
+     "2P 1 100 t100 o" OTHER ".1", 0, VERDICT_CLAIM,
+     "2P 2 100 t4999900 o" ME ".7 <F 1 100 t100 e12199900", 0},
     {"retry, abandoned claim of a later attempt: a takeover", &retry1,
-     "1P 2 100 t200 o" OTHER ".1", 0, VERDICT_CLAIM, "1P 2 100 t5000000 d o" ME ".7", 0},
-    {"retry, abandoned, its completion noted", &retry1, "1P 1 100 t200 c300", 0, VERDICT_COMPLETE,
-     "1C 1 100 t200 e12200000 c300", 0},
+     "2P 2 100 t100 o" OTHER ".1", 0, VERDICT_CLAIM, "2P 2 100 t4999900 d o" ME ".7", 0},
+    {"retry, abandoned, its completion noted", &retry1, "2P 1 100 t100 c200", 0, VERDICT_COMPLETE,
+     "2C 1 100 t100 e12199900 c200", 0},
 };
 /* clang-format on */
 
@@ -133,7 +133,7 @@ static void checks_what_was_dead_lettered(void **state)
     (void)state;
     struct claim_rules check = rules;
     check.check_dead_lettered = true;
-    struct record met = read_record("1F 1 100 t200 e9000000");
+    struct record met = read_record("2F 1 100 t100 e8999900");
     struct decision d = claim_decide(&retry1, &met, false, ME, 7, NOW, &check);
     assert_int_equal(d.verdict, VERDICT_PARK);
     assert_int_equal(d.reason, PARK_DEAD_LETTERED);
@@ -146,19 +146,19 @@ static void a_completed_key_may_be_free_again(void **state)
     (void)state;
     struct claim_rules brief = rules;
     brief.window_completed = 1000;
-    struct record met = read_record("1C 1 100 t200 e9000000 c4999000");
+    struct record met = read_record("2C 1 100 t100 e8999900 c4998900");
     struct decision d = claim_decide(&plain, &met, false, ME, 7, NOW, &brief);
     assert_int_equal(d.verdict, VERDICT_CLAIM);
-    same_record("free", &d.next, "1P 2 5000000 t5000000 o" ME ".7 <C 1 100 t200 e9000000 c4999000");
+    same_record("free", &d.next, "2P 2 5000000 t0 o" ME ".7 <C 1 100 t100 e8999900 c4998900");
     d = claim_decide(&again, &met, false, ME, 7, NOW, &brief);
     same_record("redelivered: perhaps the one that was completed", &d.next,
-                "1P 2 5000000 t5000000 d o" ME ".7 <C 1 100 t200 e9000000 c4999000");
-    met = read_record("1P 2 4999999 t4999999 o" ME ".3 <C 1 100 t200 e9000000 c300");
+                "2P 2 5000000 t0 d o" ME ".7 <C 1 100 t100 e8999900 c4998900");
+    met = read_record("2P 2 4999999 t0 o" ME ".3 <C 1 100 t100 e8999900 c200");
     d = claim_decide(&again, &met, false, ME, 7, NOW, &brief);
     assert_int_equal(d.verdict, VERDICT_CLAIM);
     same_record("redelivered, meets such a claim", &d.next,
-                "1P 2 4999999 t4999999 d o" ME ".3 <C 1 100 t200 e9000000 c300");
-    met = read_record("1C 1 100 t200 e9000000 c4999001");
+                "2P 2 4999999 t0 d o" ME ".3 <C 1 100 t100 e8999900 c200");
+    met = read_record("2C 1 100 t100 e8999900 c4998901");
     d = claim_decide(&plain, &met, false, ME, 7, NOW, &brief);
     assert_int_equal(d.verdict, VERDICT_DUPLICATE);
 }
@@ -175,18 +175,18 @@ static void conflicts(void **state)
         bool conflict;
         const char *next;
     } cases[] = {
-        {"the same content", CONFLICT_PARK, "1F 1 100 t200 e9000000 f00000000000000aa", 0xaa,
+        {"the same content", CONFLICT_PARK, "2F 1 100 t100 e8999900 f00000000000000aa", 0xaa,
          VERDICT_DUPLICATE, false, NULL},
-        {"no fingerprint was taken", CONFLICT_PARK, "1F 1 100 t200 e9000000", 0xaa,
+        {"no fingerprint was taken", CONFLICT_PARK, "2F 1 100 t100 e8999900", 0xaa,
          VERDICT_DUPLICATE, false, NULL},
-        {"parked", CONFLICT_PARK, "1F 1 100 t200 e9000000 f00000000000000aa", 0xab, VERDICT_PARK,
+        {"parked", CONFLICT_PARK, "2F 1 100 t100 e8999900 f00000000000000aa", 0xab, VERDICT_PARK,
          true, NULL},
-        {"dropped", CONFLICT_DROP, "1C 1 100 t200 e9000000 c300 f00000000000000aa", 0xab,
+        {"dropped", CONFLICT_DROP, "2C 1 100 t100 e8999900 c200 f00000000000000aa", 0xab,
          VERDICT_DUPLICATE, true, NULL},
-        {"forwarded", CONFLICT_FORWARD, "1F 1 100 t200 e9000000 n3 l400 f00000000000000aa", 0xab,
+        {"forwarded", CONFLICT_FORWARD, "2F 1 100 t100 e8999900 n3 l300 f00000000000000aa", 0xab,
          VERDICT_CLAIM, true,
-         "1P 2 100 t5000000 n3 l400 fffffffffffffffff o" ME
-         ".7 <F 1 100 t200 e9000000 n3 l400 f00000000000000aa"},
+         "2P 2 100 t4999900 n3 l300 fffffffffffffffff o" ME
+         ".7 <F 1 100 t100 e8999900 n3 l300 f00000000000000aa"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct claim_rules r = rules;
@@ -205,12 +205,11 @@ static void conflicts(void **state)
     struct delivery first = plain;
     first.fingerprint = 0xaa;
     struct record claim = claim_new(&first, ME, 7, NOW);
-    same_record("a new claim bears it", &claim,
-                "1P 1 5000000 t5000000 f00000000000000aa o" ME ".7");
+    same_record("a new claim bears it", &claim, "2P 1 5000000 t0 f00000000000000aa o" ME ".7");
 }
 
 #define SEVERAL "fffffffffffffffff"
-#define OVER_FIRST " <F 1 100 t200 e9000000 f00000000000000aa"
+#define OVER_FIRST " <F 1 100 t100 e8999900 f00000000000000aa"
 
 /* Claims by a message of content ab, over records of content aa: what they are in doubt of, and
  * what a completion that comes to them would be about. */
@@ -224,30 +223,30 @@ static void claims_of_another_content(void **state)
         const char *met;
         const char *next;
     } cases[] = {
-        {"a conflict", &plain, false, "1F 1 100 t200 e9000000 f00000000000000aa",
-         "1P 2 100 t5000000 " SEVERAL " o" ME ".7" OVER_FIRST},
+        {"a conflict", &plain, false, "2F 1 100 t100 e8999900 f00000000000000aa",
+         "2P 2 100 t4999900 " SEVERAL " o" ME ".7" OVER_FIRST},
         {"redelivered: perhaps forwarded before", &plain, true,
-         "1F 1 100 t200 e9000000 f00000000000000aa",
-         "1P 2 100 t5000000 d " SEVERAL " o" ME ".7" OVER_FIRST},
-        {"over one parked in doubt", &plain, false, "1K 1 100 t200 e9000000 d f00000000000000aa",
-         "1P 2 100 t5000000 d " SEVERAL " o" ME ".7 <K 1 100 t200 e9000000 d f00000000000000aa"},
+         "2F 1 100 t100 e8999900 f00000000000000aa",
+         "2P 2 100 t4999900 d " SEVERAL " o" ME ".7" OVER_FIRST},
+        {"over one parked in doubt", &plain, false, "2K 1 100 t100 e8999900 d f00000000000000aa",
+         "2P 2 100 t4999900 d " SEVERAL " o" ME ".7 <K 1 100 t100 e8999900 d f00000000000000aa"},
         {"over one forwarded in doubt, which is another message", &plain, false,
-         "1F 1 100 t200 e9000000 d f00000000000000aa",
-         "1P 2 100 t5000000 " SEVERAL " o" ME ".7 <F 1 100 t200 e9000000 d f00000000000000aa"},
-        {"comes back to one in doubt", &back1, false, "1F 2 100 t200 e9000000 d f00000000000000aa",
-         "1P 3 100 t5000000 d " SEVERAL " o" ME ".7 <F 2 100 t200 e9000000 d f00000000000000aa"},
-        {"comes back in its turn", &back1, false, "1F 1 100 t200 e9000000 f00000000000000aa",
-         "1P 2 100 t5000000 " SEVERAL " o" ME ".7" OVER_FIRST},
-        {"a takeover", &plain, false, "1P 1 100 t200 f00000000000000aa o" OTHER ".1",
-         "1P 1 100 t5000000 d " SEVERAL " o" ME ".7"},
-        {"a takeover of several", &plain, false, "1P 1 100 t200 d " SEVERAL " o" OTHER ".1",
-         "1P 1 100 t5000000 d " SEVERAL " o" ME ".7"},
-        {"a takeover of the same", &plain, false, "1P 1 100 t200 f00000000000000ab o" OTHER ".1",
-         "1P 1 100 t5000000 d f00000000000000ab o" ME ".7"},
+         "2F 1 100 t100 e8999900 d f00000000000000aa",
+         "2P 2 100 t4999900 " SEVERAL " o" ME ".7 <F 1 100 t100 e8999900 d f00000000000000aa"},
+        {"comes back to one in doubt", &back1, false, "2F 2 100 t100 e8999900 d f00000000000000aa",
+         "2P 3 100 t4999900 d " SEVERAL " o" ME ".7 <F 2 100 t100 e8999900 d f00000000000000aa"},
+        {"comes back in its turn", &back1, false, "2F 1 100 t100 e8999900 f00000000000000aa",
+         "2P 2 100 t4999900 " SEVERAL " o" ME ".7" OVER_FIRST},
+        {"a takeover", &plain, false, "2P 1 100 t100 f00000000000000aa o" OTHER ".1",
+         "2P 1 100 t4999900 d " SEVERAL " o" ME ".7"},
+        {"a takeover of several", &plain, false, "2P 1 100 t100 d " SEVERAL " o" OTHER ".1",
+         "2P 1 100 t4999900 d " SEVERAL " o" ME ".7"},
+        {"a takeover of the same", &plain, false, "2P 1 100 t100 f00000000000000ab o" OTHER ".1",
+         "2P 1 100 t4999900 d f00000000000000ab o" ME ".7"},
         {"a delivery proves that its own content arrived", &retry1, false,
-         "1P 1 100 t200 d " SEVERAL " o" OTHER ".1",
-         "1P 2 100 t5000000 f00000000000000ab o" ME
-         ".7 <F 1 100 t200 e12200000 d f00000000000000ab"},
+         "2P 1 100 t100 d " SEVERAL " o" OTHER ".1",
+         "2P 2 100 t4999900 f00000000000000ab o" ME
+         ".7 <F 1 100 t100 e12199900 d f00000000000000ab"},
     };
     struct claim_rules forward = rules;
     forward.on_conflict = CONFLICT_FORWARD;
@@ -264,7 +263,7 @@ static void claims_of_another_content(void **state)
     back.fingerprint = 0xab;
     struct record claim = claim_new(&back, ME, 7, NOW);
     same_record("put back where there is no record", &claim,
-                "1P 2 100 t5000000 " SEVERAL " o" ME ".7");
+                "2P 2 100 t4999900 " SEVERAL " o" ME ".7");
 }
 
 /* Several contents, and a completion of one: neither message may be called its duplicate. */
@@ -273,7 +272,7 @@ static void what_nobody_can_tell_is_a_conflict(void **state)
     (void)state;
     struct delivery d = again;
     d.fingerprint = 0xab;
-    struct record met = read_record("1P 1 100 t200 c300 d " SEVERAL " o" OTHER ".1");
+    struct record met = read_record("2P 1 100 t100 c200 d " SEVERAL " o" OTHER ".1");
     struct decision got = claim_decide(&d, &met, false, ME, 7, NOW, &rules);
     assert_int_equal(got.verdict, VERDICT_COMPLETE);
     got = claim_decide(&d, &got.next, false, ME, 7, NOW, &rules);
@@ -287,7 +286,7 @@ static void another_routes_retry_is_not_dropped(void **state)
     struct delivery d = chained;
     d.fingerprint = 0xab;
     struct claim_rules r = rules;
-    struct record met = read_record("1F 1 100 t200 e9000000 f00000000000000aa");
+    struct record met = read_record("2F 1 100 t100 e8999900 f00000000000000aa");
     struct decision got = claim_decide(&d, &met, false, ME, 7, NOW, &r);
     assert_int_equal(got.reason, PARK_CONFLICT);
     r.on_conflict = CONFLICT_DROP;
@@ -299,11 +298,11 @@ static void another_routes_retry_is_not_dropped(void **state)
 static void a_noted_completion_ends_my_doubt(void **state)
 {
     (void)state;
-    struct record met = read_record("1P 1 100 t200 c300 d o" ME ".3");
+    struct record met = read_record("2P 1 100 t100 c200 d o" ME ".3");
     struct decision d = claim_decide(&plain, &met, false, ME, 7, NOW, &rules);
     assert_int_equal(d.verdict, VERDICT_COMPLETE);
-    same_record("completed", &d.next, "1C 1 100 t200 e12200000 c300 d");
-    met = read_record("1P 1 100 t200 c300 o" ME ".3");
+    same_record("completed", &d.next, "2C 1 100 t100 e12199900 c200 d");
+    met = read_record("2P 1 100 t100 c200 o" ME ".3");
     d = claim_decide(&plain, &met, false, ME, 7, NOW, &rules);
     assert_int_equal(d.verdict, VERDICT_MINE);
 }
@@ -317,16 +316,16 @@ static void counts_duplicates(void **state)
         bool sliding;
         const char *want; /* NULL: it stays as it is */
     } cases[] = {
-        {"1F 1 100 t200 e9000000", 1, false, "1F 1 100 t200 e9000000 n1 l5000000"},
-        {"1C 1 100 t200 e9000000 c300 d n7 l400", 3, false,
-         "1C 1 100 t200 e9000000 c300 d n10 l5000000"},
-        {"1F 1 100 t200 e9000000", 1, true, "1F 1 100 t200 e12200000 n1 l5000000"},
-        {"1F 1 100 t200 e99000000", 1, true, "1F 1 100 t200 e99000000 n1 l5000000"},
-        {"1K 1 100 t200 e9000000", 1, true, "1K 1 100 t200 e9000000 n1 l5000000"},
-        {"1F 1 100 t200 e9000000 n4294967295 l1", 2, false,
-         "1F 1 100 t200 e9000000 n4294967295 l5000000"},
-        {"1F 1 100 t200 e9000000 n1 l5000001", 1, false, "1F 1 100 t200 e9000000 n2 l5000001"},
-        {"1P 1 100 t200 o" ME ".7", 1, true, NULL},
+        {"2F 1 100 t100 e8999900", 1, false, "2F 1 100 t100 e8999900 n1 l4999900"},
+        {"2C 1 100 t100 e8999900 c200 d n7 l300", 3, false,
+         "2C 1 100 t100 e8999900 c200 d n10 l4999900"},
+        {"2F 1 100 t100 e8999900", 1, true, "2F 1 100 t100 e12199900 n1 l4999900"},
+        {"2F 1 100 t100 e98999900", 1, true, "2F 1 100 t100 e98999900 n1 l4999900"},
+        {"2K 1 100 t100 e8999900", 1, true, "2K 1 100 t100 e8999900 n1 l4999900"},
+        {"2F 1 100 t100 e8999900 n4294967295 l-99", 2, false,
+         "2F 1 100 t100 e8999900 n4294967295 l4999900"},
+        {"2F 1 100 t100 e8999900 n1 l4999901", 1, false, "2F 1 100 t100 e8999900 n2 l4999901"},
+        {"2P 1 100 t100 o" ME ".7", 1, true, NULL},
         {"", 1, true, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -350,14 +349,14 @@ static void records(void **state)
         enum record_state as;
         const char *want;
     } cases[] = {
-        {"forwarded", "1P 1 100 t200 o" ME ".7", RECORD_FORWARDED, "1F 1 100 t5000000 e12200000"},
-        {"doubt sticks", "1P 1 100 t200 d o" ME ".7", RECORD_FORWARDED,
-         "1F 1 100 t5000000 e12200000 d"},
-        {"parked", "1P 1 100 t200 d o" ME ".7", RECORD_PARKED, "1K 1 100 t5000000 e12200000 d"},
-        {"a completion came early", "1P 1 100 t200 c300 o" ME ".7", RECORD_FORWARDED,
-         "1C 1 100 t5000000 e12200000 c300"},
-        {"what was before is over", "1P 2 100 t200 o" ME ".7 <F 1 100 t1 e2", RECORD_FORWARDED,
-         "1F 2 100 t5000000 e12200000"},
+        {"forwarded", "2P 1 100 t100 o" ME ".7", RECORD_FORWARDED, "2F 1 100 t4999900 e12199900"},
+        {"doubt sticks", "2P 1 100 t100 d o" ME ".7", RECORD_FORWARDED,
+         "2F 1 100 t4999900 e12199900 d"},
+        {"parked", "2P 1 100 t100 d o" ME ".7", RECORD_PARKED, "2K 1 100 t4999900 e12199900 d"},
+        {"a completion came early", "2P 1 100 t100 c200 o" ME ".7", RECORD_FORWARDED,
+         "2C 1 100 t4999900 e12199900 c200"},
+        {"what was before is over", "2P 2 100 t100 o" ME ".7 <F 1 100 t-99 e-98", RECORD_FORWARDED,
+         "2F 2 100 t4999900 e12199900"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct record mine = read_record(cases[i].mine);
@@ -374,22 +373,22 @@ static void releases(void **state)
         const char *mine;
         const char *want;
     } cases[] = {
-        {"over nothing: nothing", "1P 1 100 t200 o" ME ".7", ""},
-        {"over nothing, with a note: nothing", "1P 1 100 t200 c300 o" ME ".7", ""},
-        {"in doubt: pending and nobody's", "1P 1 100 t200 d o" ME ".7", "1P 1 100 t200 d"},
-        {"in doubt, with a note: the note stays", "1P 1 100 t200 c300 d o" ME ".7",
-         "1P 1 100 t200 c300 d"},
-        {"exactly what was before", "1P 2 100 t200 o" ME ".7 <F 1 100 t150 e9000000 d",
-         "1F 1 100 t150 e9000000 d"},
-        {"a parked one, too", "1P 2 100 t200 o" ME ".7 <K 1 100 t150 e9000000",
-         "1K 1 100 t150 e9000000"},
-        {"a completed one, too", "1P 2 400 t500 o" ME ".7 <C 1 100 t150 e9000000 c300",
-         "1C 1 100 t150 e9000000 c300"},
+        {"over nothing: nothing", "2P 1 100 t100 o" ME ".7", ""},
+        {"over nothing, with a note: nothing", "2P 1 100 t100 c200 o" ME ".7", ""},
+        {"in doubt: pending and nobody's", "2P 1 100 t100 d o" ME ".7", "2P 1 100 t100 d"},
+        {"in doubt, with a note: the note stays", "2P 1 100 t100 c200 d o" ME ".7",
+         "2P 1 100 t100 c200 d"},
+        {"exactly what was before", "2P 2 100 t100 o" ME ".7 <F 1 100 t50 e8999900 d",
+         "2F 1 100 t50 e8999900 d"},
+        {"a parked one, too", "2P 2 100 t100 o" ME ".7 <K 1 100 t50 e8999900",
+         "2K 1 100 t50 e8999900"},
+        {"a completed one, too", "2P 2 400 t100 o" ME ".7 <C 1 100 t50 e8999900 c200",
+         "2C 1 100 t50 e8999900 c200"},
         {"with a note, over a forwarded one: completed",
-         "1P 2 100 t200 c250 o" ME ".7 <F 1 100 t150 e9000000", "1C 1 100 t150 e9000000 c250"},
-        {"and its result is the record's", "1P 2 100 t200 c250 r o" ME ".7 <F 1 100 t150 e9000000",
-         "1C 1 100 t150 e9000000 c250 r"},
-        {"its window is over meanwhile", "1P 2 100 t200 o" ME ".7 <F 1 100 t150 e5000000", ""},
+         "2P 2 100 t100 c150 o" ME ".7 <F 1 100 t50 e8999900", "2C 1 100 t50 e8999900 c150"},
+        {"and its result is the record's", "2P 2 100 t100 c150 r o" ME ".7 <F 1 100 t50 e8999900",
+         "2C 1 100 t50 e8999900 c150 r"},
+        {"its window is over meanwhile", "2P 2 100 t100 o" ME ".7 <F 1 100 t50 e4999900", ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct record mine = read_record(cases[i].mine);
@@ -401,7 +400,7 @@ static void releases(void **state)
 static void knows_its_own(void **state)
 {
     (void)state;
-    struct record mine = read_record("1P 1 100 t200 o" ME ".7");
+    struct record mine = read_record("2P 1 100 t100 o" ME ".7");
     static const struct {
         const char *met;
         bool mine;
@@ -409,15 +408,15 @@ static void knows_its_own(void **state)
         bool records_parked;
     } cases[] = {
         {"", false, false, false},
-        {"1P 1 100 t200 o" ME ".7", true, true, true},
-        {"1P 1 100 t200 c300 o" ME ".7", true, true, true},
-        {"1P 1 100 t200 o" ME ".8", false, false, false},
-        {"1P 1 100 t200 d o" OTHER ".7", false, false, false},
-        {"1P 1 100 t200 d", false, false, false},
-        {"1F 1 100 t200 e9000000", false, false, false},
-        {"1K 1 100 t200 e9000000 d", false, true, false},
-        {"1K 2 100 t200 e9000000 d", false, false, false},
-        {"1K 1 101 t200 e9000000 d", false, false, false},
+        {"2P 1 100 t100 o" ME ".7", true, true, true},
+        {"2P 1 100 t100 c200 o" ME ".7", true, true, true},
+        {"2P 1 100 t100 o" ME ".8", false, false, false},
+        {"2P 1 100 t100 d o" OTHER ".7", false, false, false},
+        {"2P 1 100 t100 d", false, false, false},
+        {"2F 1 100 t100 e8999900", false, false, false},
+        {"2K 1 100 t100 e8999900 d", false, true, false},
+        {"2K 2 100 t100 e8999900 d", false, false, false},
+        {"2K 1 101 t99 e8999899 d", false, false, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct record met = read_record(cases[i].met);
@@ -438,12 +437,12 @@ static void completes(void **state)
         const char *next;
     } cases[] = {
         {"", 0, COMPLETION_NOT_FOUND, NULL},
-        {"1F 1 100 t200 e9000000", 101, COMPLETION_NOT_FOUND, NULL},
-        {"1F 1 100 t200 e9000000", 100, COMPLETION_WRITE, "1C 1 100 t200 e9000000 c5000000"},
-        {"1K 1 100 t200 e9000000 d", 0, COMPLETION_WRITE, "1C 1 100 t200 e9000000 c5000000 d"},
-        {"1C 1 100 t200 e9000000 c300", 0, COMPLETION_ALREADY, NULL},
-        {"1P 1 100 t200 o" OTHER ".1", 0, COMPLETION_WRITE, "1P 1 100 t200 c5000000 o" OTHER ".1"},
-        {"1P 1 100 t200 c300 o" OTHER ".1", 0, COMPLETION_ALREADY, NULL},
+        {"2F 1 100 t100 e8999900", 101, COMPLETION_NOT_FOUND, NULL},
+        {"2F 1 100 t100 e8999900", 100, COMPLETION_WRITE, "2C 1 100 t100 e8999900 c4999900"},
+        {"2K 1 100 t100 e8999900 d", 0, COMPLETION_WRITE, "2C 1 100 t100 e8999900 c4999900 d"},
+        {"2C 1 100 t100 e8999900 c200", 0, COMPLETION_ALREADY, NULL},
+        {"2P 1 100 t100 o" OTHER ".1", 0, COMPLETION_WRITE, "2P 1 100 t100 c4999900 o" OTHER ".1"},
+        {"2P 1 100 t100 c200 o" OTHER ".1", 0, COMPLETION_ALREADY, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct record met = read_record(cases[i].met);
@@ -459,9 +458,9 @@ static void times_to_live(void **state)
     (void)state;
     struct claim_rules week = rules;
     week.window = 168 * HOUR;
-    struct record pending = read_record("1P 1 100 t200 o" ME ".7");
-    struct record forwarded = read_record("1F 1 100 t200 e5000042");
-    struct record over = read_record("1F 1 100 t200 e4999999");
+    struct record pending = read_record("2P 1 100 t100 o" ME ".7");
+    struct record forwarded = read_record("2F 1 100 t100 e4999942");
+    struct record over = read_record("2F 1 100 t100 e4999899");
     assert_int_equal(claim_ttl(&pending, NOW, &rules), 24 * HOUR);
     assert_int_equal(claim_ttl(&pending, NOW, &week), week.window);
     assert_int_equal(claim_ttl(&forwarded, NOW, &rules), 42);

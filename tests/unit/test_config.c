@@ -6,6 +6,7 @@
 
 #include "config_case.h"
 #include "file.h"
+#include "option_texts.h"
 #include "options.h"
 
 #include <ctype.h>
@@ -308,17 +309,21 @@ static char *read_source(const char *name)
     return (char *)text.data;
 }
 
-static void test_manual_page_is_current(void **state)
+static void test_texts_are_current(void **state)
 {
     (void)state;
-    char *page = read_source("docs/onlyonce.1");
-    struct buffer want = {0};
-    options_print(&want);
-    buffer_add_u8(&want, 0);
-    if (!strstr(page, (const char *)want.data))
-        fail_msg("docs/onlyonce.1 must contain:\n%s", (const char *)want.data);
-    buffer_free(&want);
-    free(page);
+    for (size_t i = 0; i < option_texts_count; i++) {
+        char *text = read_source(option_texts[i].file);
+        struct buffer want = {0};
+        assert_true(option_text_renew(&option_texts[i], text, &want));
+        buffer_add_u8(&want, 0);
+        if (strcmp(text, (const char *)want.data) != 0)
+            fail_msg("%s is not what src/options.c says: run tests/option_texts in the build's "
+                     "folder, which writes it",
+                     option_texts[i].file);
+        buffer_free(&want);
+        free(text);
+    }
 }
 
 static void same_values(const struct option *o, const void *a, const void *b)
@@ -413,7 +418,7 @@ static void test_example_shows_every_field_and_default(void **state)
     (void)state;
     char *text = read_source("config/onlyonce.yaml");
     struct buffer missing = {0};
-    options_missing_from(text, &missing);
+    option_texts_missing_from(text, &missing);
     if (missing.len)
         fail_msg("config/onlyonce.yaml: %.*s", (int)missing.len, (const char *)missing.data);
     char *bare = uncommented(text);
@@ -448,7 +453,7 @@ static void test_drift_is_noticed(void **state)
 {
     (void)state;
     struct buffer missing = {0};
-    options_missing_from("heartbeat: 11s", &missing);
+    option_texts_missing_from("heartbeat: 11s", &missing);
     buffer_add_u8(&missing, 0);
     assert_non_null(
         strstr((const char *)missing.data, "broker.heartbeat: \"heartbeat: 10s\" is missing\n"));
@@ -498,7 +503,7 @@ int main(void)
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_trimmings),
         cmocka_unit_test(test_queues_of_ours),
-        cmocka_unit_test(test_manual_page_is_current),
+        cmocka_unit_test(test_texts_are_current),
         cmocka_unit_test(test_example_shows_every_field_and_default),
         cmocka_unit_test(test_drift_is_noticed),
         cmocka_unit_test(test_demo),

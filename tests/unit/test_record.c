@@ -17,29 +17,34 @@ static const struct {
     const char *label;
     const char *text;
 } good[] = {
-    {"pending, owned", "1P 1 1782640800123 t1782640800123 o" SESSION ".17"},
-    {"pending, nobody's, in doubt", "1P 3 1782640800123 t1782640800123 d"},
-    {"pending, completion noted",
-     "1P 1 1782640800123 t1782640800123 c1782640800999 o" SESSION ".1"},
-    {"forwarded", "1F 1 1782640800123 t1782640800190 e1782727200190"},
-    {"forwarded in doubt", "1F 2 1782640800123 t1782640800190 e1782727200190 d"},
-    {"completed", "1C 1 1782640800123 t1782640800190 e1782727200190 c1782640900000"},
-    {"parked", "1K 4294967295 1 t2 e3"},
-    {"claimed over a forwarded one", "1P 2 1782640800123 t1782640860000 o" SESSION
-                                     ".31 <F 1 1782640800123 t1782640800190 e1782727200190"},
+    {"pending, owned", "2P 1 1782640800123 t0 o" SESSION ".17"},
+    {"pending, nobody's, in doubt", "2P 3 1782640800123 t0 d"},
+    {"pending, completion noted", "2P 1 1782640800123 t0 c876 o" SESSION ".1"},
+    {"forwarded", "2F 1 1782640800123 t67 e86400067"},
+    {"forwarded in doubt", "2F 2 1782640800123 t67 e86400067 d"},
+    {"completed", "2C 1 1782640800123 t67 e86400067 c99877"},
+    {"parked", "2K 4294967295 1 t1 e2"},
+    {"claimed over a forwarded one",
+     "2P 2 1782640800123 t59877 o" SESSION ".31 <F 1 1782640800123 t67 e86400067"},
     {"claimed over a parked one in doubt",
-     "1P 2 1782640800123 t1782640860000 d o" SESSION
-     ".18446744073709551615 <K 1 1782640800123 t1782640800190 e1782727200190 d"},
-    {"with its duplicates", "1F 1 1782640800123 t1782640800190 e1782727200190 n2 l1782640800999"},
-    {"with fingerprint and result",
-     "1C 1 1782640800123 t1782640800190 e1782727200190 c1782640900000 d n4294967295 "
-     "l1782640800999 f00ff00ff00ff00ff r"},
-    {"the largest numbers",
-     "1P 4294967295 9223372036854775807 t9223372036854775807 "
-     "c9223372036854775807 d n4294967295 l9223372036854775807 fffffffffffffffff r o" SESSION
-     ".18446744073709551615 <C 4294967295 9223372036854775807 t9223372036854775807 "
-     "e9223372036854775807 c9223372036854775807 d n4294967295 l9223372036854775807 "
+     "2P 2 1782640800123 t59877 d o" SESSION
+     ".18446744073709551615 <K 1 1782640800123 t67 e86400067 d"},
+    {"with its duplicates", "2F 1 1782640800123 t67 e86400067 n2 l876"},
+    {"with fingerprint and result", "2C 1 1782640800123 t67 e86400067 c99877 d n4294967295 "
+                                    "l876 f00ff00ff00ff00ff r"},
+    {"a first-seen of another clock, ahead",
+     "2C 1 1782640800123 t-67 e86399933 c-5 d n2 l-1782640800122"},
+    {"the longest text",
+     "2P 4294967295 9223372036854775807 t-9223372036854775806 "
+     "c-9223372036854775806 d n4294967295 l-9223372036854775806 fffffffffffffffff r o" SESSION
+     ".18446744073709551615 <C 4294967295 9223372036854775807 t-9223372036854775806 "
+     "e-9223372036854775806 c-9223372036854775806 d n4294967295 l-9223372036854775806 "
      "fffffffffffffffff r"},
+    {"the largest numbers", "2P 4294967295 9223372036854775807 t0 "
+                            "c0 d n4294967295 l0 fffffffffffffffff r o" SESSION
+                            ".18446744073709551615 <C 4294967295 9223372036854775807 t0 "
+                            "e0 c0 d n4294967295 l0 "
+                            "fffffffffffffffff r"},
 };
 
 static void reads_what_it_writes(void **state)
@@ -59,39 +64,43 @@ static void refuses_what_is_not_a_record(void **state)
 {
     static const char *const bad[] = {
         "",
-        "1",
-        "1F",
-        "1F 1",
+        "2",
+        "2F",
+        "2F 1",
         "hello",
-        "2F 1 1 t1 e1",                             /* another format */
-        "1X 1 1 t1 e1",                             /* no such state */
-        "1F 0 1 t1 e1",                             /* attempts begin at 1 */
-        "1F 01 1 t1 e1",                            /* a leading zero */
-        "1F 1 1 t0 e1",                             /* a field that says nothing */
-        "1F 1 1 e1 t1",                             /* the wrong order */
-        "1F 1 1 t1 e1 ",                            /* something behind it */
-        "1F 1 1 t1 e1 o6f2c9a0e51b7d3480c1e22aa.1", /* only pending ones have an owner */
-        "1F 1 1 t1 e1 <F 1 1 t1 e1",                /* or were claimed over something */
-        "1P 1 1 t1 o6f2c9a0e51b7d3480c1e22aa",      /* half an owner */
-        "1P 1 1 t1 o6f2c.1",                        /* a short session */
-        "1P 1 1 t1 o6F2C9A0E51B7D3480C1E22AA.1",    /* not lower case */
-        "1P 1 1 t1 <P 1 1 t1",                      /* pending over pending */
-        "1F 4294967296 1 t1 e1",                    /* too large */
-        "1F 1 9223372036854775808 t1 e1",           /* too large */
-        "1F 1 -1 t1 e1",
-        "1F 1 1 t1 e1\n",
-        "1F 1 1", /* cut short */
-        "1F 1 1 t1",
-        "1C 1 1 t1 e1",
-        "1P 1 1",
-        "1P 1 1 t1 e1", /* a window that has not begun */
+        "1F 1 1 t0 e0",                             /* another format */
+        "2X 1 1 t0 e0",                             /* no such state */
+        "2F 0 1 t0 e0",                             /* attempts begin at 1 */
+        "2F 01 1 t0 e0",                            /* a leading zero */
+        "2F 1 1 t-1 e0",                            /* a time that is none: 0 */
+        "2F 1 5 t-6 e0",                            /* before all time */
+        "2F 1 1 t-0 e0",                            /* another text for the same */
+        "2F 1 1 t0 e0 n0",                          /* a field that says nothing */
+        "2F 1 1 e0 t0",                             /* the wrong order */
+        "2F 1 1 t0 e0 ",                            /* something behind it */
+        "2F 1 1 t0 e0 o6f2c9a0e51b7d3480c1e22aa.1", /* only pending ones have an owner */
+        "2F 1 1 t0 e0 <F 1 1 t0 e0",                /* or were claimed over something */
+        "2P 1 1 t0 o6f2c9a0e51b7d3480c1e22aa",      /* half an owner */
+        "2P 1 1 t0 o6f2c.1",                        /* a short session */
+        "2P 1 1 t0 o6F2C9A0E51B7D3480C1E22AA.1",    /* not lower case */
+        "2P 1 1 t0 <P 1 1 t0",                      /* pending over pending */
+        "2F 4294967296 1 t0 e0",                    /* too large */
+        "2F 1 9223372036854775808 t0 e0",           /* too large */
+        "2F 1 1 t9223372036854775807 e0",           /* the sum is too large */
+        "2F 1 -1 t3 e3",
+        "2F 1 1 t0 e0\n",
+        "2F 1 1", /* cut short */
+        "2F 1 1 t0",
+        "2C 1 1 t0 e0",
+        "2P 1 1",
+        "2P 1 1 t0 e0", /* a window that has not begun */
     };
     (void)state;
     struct record r;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (record_read(&r, bad[i], strlen(bad[i])))
             fail_msg("\"%s\" was read", bad[i]);
-    assert_false(record_read(&r, "1F 1 1 t1 e1\0", 13));
+    assert_false(record_read(&r, "2F 1 1 t0 e0\0", 13));
 }
 
 /* No prefix of a record is one, unless it ends where a field ends; none crashes. */
@@ -125,12 +134,12 @@ static void prints_status(void **state)
         const char *text;
         const char *want;
     } cases[] = {
-        {"1F 1 1782640800123 t1782640800190 e1782727200190",
+        {"2F 1 1782640800123 t67 e86400067",
          "{\"route\":\"payments\",\"key\":\"txn:001\",\"state\":\"forwarded\","
          "\"first_seen\":\"2026-06-28T10:00:00.123Z\",\"forwarded_at\":\"2026-06-28T10:00:00."
          "190Z\","
          "\"expires_in_ms\":86399000,\"attempt\":1,\"in_doubt\":false,\"duplicates\":0}"},
-        {"1P 2 1782640800123 t1782640800123 d",
+        {"2P 2 1782640800123 t0 d",
          "{\"route\":\"payments\",\"key\":\"txn:001\",\"state\":\"pending\","
          "\"first_seen\":\"2026-06-28T10:00:00.123Z\",\"claimed_at\":\"2026-06-28T10:00:00.123Z\","
          "\"expires_in_ms\":86399000,\"attempt\":2,\"in_doubt\":true,\"duplicates\":0}"},

@@ -197,11 +197,11 @@ static void completes_once(void **state)
     int64_t ttl;
     assert_int_equal(complete(s, 0, "1"), REPORT_NOT_FOUND);
     assert_result(s, "");
-    store_memory_put(s, span_of("k"), "1F 1 100 t200 e9000000000000", 50000);
+    store_memory_put(s, span_of("k"), "2F 1 100 t100 e8999999999900", 50000);
     assert_int_equal(complete(s, 101, "1"), REPORT_NOT_FOUND);
-    assert_text(s, "1F 1 100 t200 e9000000000000");
+    assert_text(s, "2F 1 100 t100 e8999999999900");
     assert_int_equal(complete(s, 100, "[1]"), REPORT_DONE);
-    assert_text(s, "1C 1 100 t200 e9000000000000 c7 r");
+    assert_text(s, "2C 1 100 t100 e8999999999900 c-93 r");
     assert_result(s, "[1]");
     struct record r = get(s, &ttl);
     assert_in_range(ttl, 49000, 50000);
@@ -214,11 +214,11 @@ static void completes_once(void **state)
 static void a_pending_one_only_notes_it(void **state)
 {
     struct store *s = *state;
-    store_memory_put(s, span_of("k"), "1P 2 100 t200 oaaaaaaaaaaaaaaaaaaaaaaaa.7", 50000);
+    store_memory_put(s, span_of("k"), "2P 2 100 t100 oaaaaaaaaaaaaaaaaaaaaaaaa.7", 50000);
     assert_int_equal(complete(s, 0, ""), REPORT_DONE);
-    assert_text(s, "1P 2 100 t200 c7 oaaaaaaaaaaaaaaaaaaaaaaaa.7");
+    assert_text(s, "2P 2 100 t100 c-93 oaaaaaaaaaaaaaaaaaaaaaaaa.7");
     assert_int_equal(complete(s, 0, "1"), REPORT_ALREADY);
-    assert_text(s, "1P 2 100 t200 c7 oaaaaaaaaaaaaaaaaaaaaaaaa.7");
+    assert_text(s, "2P 2 100 t100 c-93 oaaaaaaaaaaaaaaaaaaaaaaaa.7");
     assert_result(s, "");
 }
 
@@ -230,14 +230,14 @@ static void releases(void **state)
         bool force;
         enum report_answer want;
     } rows[] = {
-        {"1F 1 100 t200 e9000000000000", 0, false, REPORT_DONE},
-        {"1F 1 100 t200 e9000000000000", 100, false, REPORT_DONE},
-        {"1F 1 100 t200 e9000000000000", 101, true, REPORT_NOT_FOUND},
-        {"1C 1 100 t200 e9000000000000 c300 r", 0, false, REPORT_DONE},
-        {"1K 1 100 t200 e9000000000000", 0, false, REPORT_DONE},
-        {"1P 1 100 t200", 0, false, REPORT_PENDING},
-        {"1P 1 100 t200", 101, false, REPORT_NOT_FOUND},
-        {"1P 1 100 t200", 0, true, REPORT_DONE},
+        {"2F 1 100 t100 e8999999999900", 0, false, REPORT_DONE},
+        {"2F 1 100 t100 e8999999999900", 100, false, REPORT_DONE},
+        {"2F 1 100 t100 e8999999999900", 101, true, REPORT_NOT_FOUND},
+        {"2C 1 100 t100 e8999999999900 c200 r", 0, false, REPORT_DONE},
+        {"2K 1 100 t100 e8999999999900", 0, false, REPORT_DONE},
+        {"2P 1 100 t100", 0, false, REPORT_PENDING},
+        {"2P 1 100 t100", 101, false, REPORT_NOT_FOUND},
+        {"2P 1 100 t100", 0, true, REPORT_DONE},
         {"something else", 0, true, REPORT_FOREIGN},
     };
     struct store *s = *state;

@@ -509,9 +509,9 @@ static void foreign_values_are_left_alone(void **state)
     static const char *const texts[] = {"",
                                         "1",
                                         "P:token",
-                                        "1F 1 1700000000000",
-                                        "1F 1 1700000000000 t1700000000002 e17 ",
-                                        "2F 1 1700000000000 t1700000000002 e1700000090000",
+                                        "2F 1 1700000000000",
+                                        "2F 1 1700000000000 t2 e17 ",
+                                        "1F 1 1700000000000 t1700000000002 e1700000090000",
                                         "0"};
     struct bench *b = *state;
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

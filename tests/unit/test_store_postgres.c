@@ -203,7 +203,7 @@ static void rows_are_as_documented(void **state)
     assert_claims(b, "txn:1", STORE_APPLIED);
     assert_string_equal(postgres_server_do(&server, "SELECT text FROM oo.records WHERE scope = "
                                                     "'scope' AND key = 'txn:1'"),
-                        "1P 1 1700000000000 t1700000000000 o" A ".1");
+                        "2P 1 1700000000000 t0 o" A ".1");
     gethostname(host, sizeof host - 1);
     char *want = xasprintf("%s/%ld", host, (long)getpid());
     assert_string_equal(postgres_server_do(&server, "SELECT owner FROM oo.sessions"), want);
@@ -609,7 +609,7 @@ static void race(struct bench *b, const char *begun, const char *end, struct sto
     assert_int_equal(op.met.claim, want_claim);
 }
 
-#define ROW(claim) "'1P 1 1700000000000 t1700000000000 o" B "." claim "', now() + interval '1 min'"
+#define ROW(claim) "'2P 1 1700000000000 t0 o" B "." claim "', now() + interval '1 min'"
 #define INSERT_ROW(key, claim) "INSERT INTO oo.records VALUES ('scope', '" key "', " ROW(claim) ")"
 #define CHANGE_ROW(key, claim)                                                                     \
     "UPDATE oo.records SET (text, expires) = (" ROW(claim) ") WHERE key = '" key "'"

@@ -203,7 +203,7 @@ static void entries_are_named_as_documented(void **state)
     assert_claims(b, "txn:1", STORE_APPLIED);
 
     char *text = redis_text(b, "GET oo:key:scope:txn:1");
-    assert_string_equal(text, "1P 1 1700000000000 t1700000000000 o" A ".1");
+    assert_string_equal(text, "2P 1 1700000000000 t0 o" A ".1");
     free(text);
     gethostname(host, sizeof host - 1);
     char *want = xasprintf("%s/%ld", host, (long)getpid());
@@ -290,7 +290,7 @@ static void values_of_other_types(void **state)
     struct bench *b = *state;
     redis_do(b, "RPUSH oo:key:scope:list x");
     redis_do(b, "HSET oo:key:scope:hash x y");
-    redis_do(b, "SET oo:key:scope:eternal 1F%b", " 1 1 t1 e1", (size_t)10);
+    redis_do(b, "SET oo:key:scope:eternal 2F%b", " 1 1 t0 e0", (size_t)10);
     struct store_op ops[] = {claim_of("list", 1),
                              claim_of("hash", 2),
                              claim_of("k", 3),

@@ -662,7 +662,7 @@ static void people_can_read_it(void **state)
     open_session(b->store, A);
     claim(b->store, A, "k");
     assert_int_equal(
-        ask_sql(b, "SELECT text = '1P 1 1700000000000 t1700000000001 o" A ".1' AND scope = 'scope' "
+        ask_sql(b, "SELECT text = '2P 1 1700000000000 t1 o" A ".1' AND scope = 'scope' "
                    "AND key = 'k' AND expires > 1700000000000 FROM \"oo{a}.b-c_records\""),
         1);
     assert_int_equal(
