@@ -28,11 +28,29 @@ cluster_relay one "$(cluster_urls 1 2 3)"
 cluster_relay two "$(cluster_urls 2 3 1)"
 rig_wait_until "cluster_is_at one 1 && cluster_is_at two 2" 20 || rig_die "the relays are connected"
 
+# ---- a queue on one node ----
+
+# members QUEUE
+members() {
+  cluster_ask 1 "$(cluster_lookup "$1") length(maps:get(nodes, amqqueue:get_type_state(Q)))."
+}
+
+# grow QUEUE : it has one member, and then two.
+grow() (
+  cluster_use 1
+  rig_queues declare "$1" x-queue-type=quorum x-quorum-initial-group-size=1 && [ "$(members "$1")" = 1 ] &&
+    HOME=$RIG_DIR/rabbit/home "$RIG_RABBIT_LIB/rabbitmq-queues" -q grow "$(cluster_name 2)" all &&
+    [ "$(members "$1")" = 2 ] && rig_queues delete "$1"
+)
+
+rig_check "a queue on one node is taken to another" grow small
+
 # ---- a node is parted ----
 
-cluster_leads 1
 cluster_flow_start parted 3
-sleep 3
+sleep 1
+cluster_leads 1
+sleep 2
 cluster_part 1
 rig_check "parted: relay one goes to another node" cluster_moves one 1 30
 rig_check "parted: what is parted from the majority serves nobody" rig_wait_until "! cluster_answers 1" 20
@@ -69,7 +87,6 @@ done
 cluster_relay one "$(cluster_urls 2 3)"
 cluster_relay two "$(cluster_urls 3 2)"
 rig_wait_until "cluster_is_at one 2 && cluster_is_at two 3" 20 || rig_die "the relays are connected"
-cluster_lead $CLUSTER_IN 3
 cluster_flow_start classic 2
 sleep 3
 cluster_kill 1
