@@ -116,7 +116,9 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, struct adm
     bool ok = add_header(response, "Content-Type", answer->content_type) &&
               add_header(response, "Allow", answer->allow) &&
               add_header(response, "WWW-Authenticate", answer->challenge ? challenge : NULL) &&
-              add_header(response, "Cache-Control", "no-store") &&
+              add_header(response, "Content-Security-Policy", answer->policy) &&
+              add_header(response, "Cache-Control", answer->policy ? "no-cache" : "no-store") &&
+              add_header(response, "Referrer-Policy", "no-referrer") &&
               add_header(response, "X-Content-Type-Options", "nosniff");
     enum MHD_Result result = ok ? MHD_queue_response(connection, answer->status, response) : MHD_NO;
     MHD_destroy_response(response);

@@ -1,5 +1,6 @@
 /*
- * admin - HTTP: health, readiness, metrics, and the keys (docs/openapi.yaml is what it promises).
+ * admin - HTTP: a status page, health, readiness, metrics, and the keys (docs/openapi.yaml is what
+ * it promises).
  *
  * Each connection has a thread of libmicrohttpd's, so that a request about a key that waits for its
  * store delays no other, and none delays a worker: what workers show is read without their help.

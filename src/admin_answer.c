@@ -31,6 +31,7 @@ void admin_served_init(struct admin_served *s, const struct config *config,
         s->stores[i].store = store_new(config->routes[i].store_config, config->routes[i].scope);
     }
     const char *token = config->admin.token;
+    s->policy = admin_page_policy();
     if (token)
         SHA256((const unsigned char *)token, strlen(token), s->token);
 }
@@ -42,6 +43,7 @@ void admin_served_free(struct admin_served *s)
         pthread_mutex_destroy(&s->stores[i].lock);
     }
     free(s->stores);
+    free(s->policy);
 }
 
 /* ---- Answers ---- */
@@ -91,23 +93,31 @@ void admin_problem(struct admin_answer *out, unsigned status, const char *fmt, .
 
 /* ---- Paths ---- */
 
+enum who {
+    EVERYBODY, /* at any address, without a token */
+    BROWSERS,  /* likewise where TRUSTED ones have an access: a page that asks for the token */
+    TRUSTED    /* with the token; where none is set, at a loopback address, to read */
+};
+
 /* In a pattern, {route} and {key} stand for one segment each. */
 static const struct path {
     const char *pattern;
-    bool open; /* to everybody */
+    enum who who;
     const char *allow;
     admin_handler *get;
     admin_handler *post;
     admin_handler *delete;
 } paths[] = {
-    {"/healthz", true, "GET, HEAD", admin_health, NULL, NULL},
-    {"/readyz", true, "GET, HEAD", admin_ready, NULL, NULL},
-    {"/metrics", true, "GET, HEAD", admin_metrics, NULL, NULL},
-    {"/v1/routes", false, "GET, HEAD", admin_routes, NULL, NULL},
-    {"/v1/routes/{route}/recent", false, "GET, HEAD", admin_recent, NULL, NULL},
-    {"/v1/keys/{route}/{key}", false, "GET, HEAD, DELETE", admin_key_status, NULL,
+    {"/", BROWSERS, "GET, HEAD", admin_page, NULL, NULL},
+    {"/healthz", EVERYBODY, "GET, HEAD", admin_health, NULL, NULL},
+    {"/readyz", EVERYBODY, "GET, HEAD", admin_ready, NULL, NULL},
+    {"/metrics", EVERYBODY, "GET, HEAD", admin_metrics, NULL, NULL},
+    {"/v1/routes", TRUSTED, "GET, HEAD", admin_routes, NULL, NULL},
+    {"/v1/history", TRUSTED, "GET, HEAD", admin_history, NULL, NULL},
+    {"/v1/routes/{route}/recent", TRUSTED, "GET, HEAD", admin_recent, NULL, NULL},
+    {"/v1/keys/{route}/{key}", TRUSTED, "GET, HEAD, DELETE", admin_key_status, NULL,
      admin_key_release},
-    {"/v1/keys/{route}/{key}/complete", false, "POST", NULL, admin_key_complete, NULL},
+    {"/v1/keys/{route}/{key}/complete", TRUSTED, "POST", NULL, admin_key_complete, NULL},
 };
 
 /* Takes the segment behind the '/' that *rest begins with. False: there is none. */
@@ -214,11 +224,13 @@ static bool has_token(const struct admin_served *s, const char *authorization)
 }
 
 /* False: answered with why not. */
-static bool may(const struct admin_served *s, const struct admin_request *r, bool reads,
-                struct admin_answer *out)
+static bool may(const struct admin_served *s, const struct admin_request *r,
+                const struct path *path, bool reads, struct admin_answer *out)
 {
+    if (path->who == EVERYBODY)
+        return true;
     if (s->config->admin.token) {
-        if (has_token(s, r->authorization))
+        if (path->who == BROWSERS || has_token(s, r->authorization))
             return true;
         out->challenge = true;
         out->wrong_token = r->authorization;
@@ -270,7 +282,7 @@ void admin_answer(struct admin_served *s, struct admin_request *r, struct admin_
         admin_problem(out, 405, "this path takes %s", path->allow);
         return;
     }
-    if (!path->open && !may(s, r, handler == path->get, out))
+    if (!may(s, r, path, handler == path->get, out))
         return;
     if (r->body_too_large && handler == path->post)
         admin_problem(out, 413, "a result has at most %d bytes", STORE_RESULT_MAX);

@@ -30,6 +30,7 @@ struct admin_served {
     struct admin_store *stores;       /* of each route */
     bool loopback;                    /* nobody but this host can connect */
     uint8_t token[ADMIN_DIGEST_SIZE]; /* its digest, if the configuration has one */
+    char *policy;                     /* Content-Security-Policy of the status page */
     atomic_bool stopping;
 };
 
@@ -58,8 +59,9 @@ struct admin_request {
 struct admin_answer {
     unsigned status;
     const char *content_type;
-    const char *allow; /* 405 */
-    bool challenge;    /* 401: says how to log in */
+    const char *allow;  /* 405 */
+    const char *policy; /* a page: what a browser may do with it */
+    bool challenge;     /* 401: says how to log in */
     bool wrong_token;
     struct buffer body;
 };
@@ -71,6 +73,9 @@ void admin_answer(struct admin_served *s, struct admin_request *r, struct admin_
 void admin_problem(struct admin_answer *out, unsigned status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* The policy of the status page, to be freed. */
+char *admin_page_policy(void) __attribute__((returns_nonnull, warn_unused_result));
+
 struct cJSON;
 /* Writes the object as the answer's body, and frees it. */
 void admin_json(struct admin_answer *out, unsigned status, struct cJSON *object);
@@ -78,7 +83,9 @@ void admin_json(struct admin_answer *out, unsigned status, struct cJSON *object)
 /* One for each path and method. */
 typedef void admin_handler(struct admin_served *s, const struct admin_request *r,
                            struct admin_answer *out);
-admin_handler admin_health, admin_ready, admin_metrics, admin_routes, admin_recent;
+admin_handler admin_page;
+admin_handler admin_health, admin_ready, admin_metrics;
+admin_handler admin_routes, admin_recent, admin_history;
 admin_handler admin_key_status, admin_key_complete, admin_key_release;
 
 #endif

@@ -133,18 +133,22 @@ void admin_metrics(struct admin_served *s, const struct admin_request *r, struct
 
 /* ---- Routes ---- */
 
+static void add_link(cJSON *links, struct vitals *v, enum link_name name)
+{
+    char text[VITALS_TEXT_MAX];
+    bool up = is_up(v, name);
+    link_text(v, name, text);
+    cJSON *link = cJSON_AddObjectToObject(links, link_name_text(name));
+    cJSON_AddBoolToObject(link, "up", up);
+    cJSON_AddStringToObject(link, up ? "to" : "why", text);
+}
+
 static void add_links(cJSON *worker, const struct route_config *route, struct vitals *v)
 {
     cJSON *links = cJSON_AddObjectToObject(worker, "links");
-    for (size_t i = 0; i < LINK_COUNT; i++) {
-        if (i == LINK_REPLIES && !route->reply)
-            continue;
-        char text[VITALS_TEXT_MAX];
-        link_text(v, i, text);
-        cJSON *link = cJSON_AddObjectToObject(links, link_name_text((enum link_name)i));
-        cJSON_AddBoolToObject(link, "up", is_up(v, i));
-        cJSON_AddStringToObject(link, is_up(v, i) ? "to" : "why", text);
-    }
+    for (size_t i = 0; i < LINK_COUNT; i++)
+        if (i != LINK_REPLIES || route->reply)
+            add_link(links, v, (enum link_name)i);
 }
 
 static void add_messages(cJSON *worker, const struct vitals *v, int64_t now)
@@ -172,6 +176,8 @@ static void add_workers(cJSON *object, const struct route_config *route,
         cJSON_AddNumberToObject(worker, "turned_ms_ago", (double)vitals_still(v, now));
         cJSON_AddBoolToObject(worker, "blocked",
                               atomic_load_explicit(&v->blocked, memory_order_relaxed));
+        cJSON_AddBoolToObject(worker, "endangered",
+                              atomic_load_explicit(&v->endangered, memory_order_relaxed));
         add_links(worker, route, v);
         add_messages(worker, v, now);
         cJSON_AddItemToArray(workers, worker);
@@ -207,6 +213,15 @@ static cJSON *describe_route(const struct route_config *route, const struct rout
     return object;
 }
 
+/* Of who takes reports from completions.queue. */
+static void add_reports(cJSON *object, struct report_stats *reports)
+{
+    cJSON *completions = cJSON_AddObjectToObject(object, "completions");
+    cJSON *links = cJSON_AddObjectToObject(completions, "links");
+    add_link(links, &reports->vitals, LINK_SINK);
+    add_link(links, &reports->vitals, LINK_SOURCE);
+}
+
 void admin_routes(struct admin_served *s, const struct admin_request *r, struct admin_answer *out)
 {
     (void)r;
@@ -214,6 +229,43 @@ void admin_routes(struct admin_served *s, const struct admin_request *r, struct 
     cJSON *routes = cJSON_AddArrayToObject(object, "routes");
     for (size_t i = 0; i < s->config->route_count; i++)
         cJSON_AddItemToArray(routes, describe_route(&s->config->routes[i], s->stats[i]));
+    cJSON_AddStringToObject(object, "version", ONLYONCE_VERSION);
+    cJSON_AddBoolToObject(object, "stopping", atomic_load(&s->stopping));
+    cJSON_AddBoolToObject(object, "writable", s->config->admin.token != NULL);
+    if (s->reports)
+        add_reports(object, s->reports);
+    admin_json(out, 200, object);
+}
+
+/* ---- The last ten minutes ---- */
+
+static void describe_history(cJSON *object, struct history *history, int64_t now)
+{
+    struct history_sample *samples = xcalloc(HISTORY_MAX, sizeof *samples);
+    size_t count = history_copy(history, samples);
+    cJSON *ms_ago = cJSON_AddArrayToObject(object, "ms_ago");
+    cJSON *forwarded = cJSON_AddArrayToObject(object, "forwarded");
+    cJSON *duplicates = cJSON_AddArrayToObject(object, "duplicates");
+    for (size_t i = 0; i < count; i++) {
+        cJSON_AddItemToArray(ms_ago, cJSON_CreateNumber((double)(now - samples[i].at)));
+        cJSON_AddItemToArray(forwarded, cJSON_CreateNumber((double)samples[i].forwarded));
+        cJSON_AddItemToArray(duplicates, cJSON_CreateNumber((double)samples[i].duplicates));
+    }
+    free(samples);
+}
+
+void admin_history(struct admin_served *s, const struct admin_request *r, struct admin_answer *out)
+{
+    (void)r;
+    int64_t now = clock_now();
+    cJSON *object = cJSON_CreateObject();
+    cJSON *routes = cJSON_AddArrayToObject(object, "routes");
+    for (size_t i = 0; i < s->config->route_count; i++) {
+        cJSON *route = cJSON_CreateObject();
+        cJSON_AddStringToObject(route, "name", s->config->routes[i].name);
+        describe_history(route, &s->stats[i]->history, now);
+        cJSON_AddItemToArray(routes, route);
+    }
     admin_json(out, 200, object);
 }
 

@@ -12,6 +12,7 @@
 #include "record.h"
 
 #include <argp.h>
+#include <assert.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -22,12 +23,15 @@
 
 #define ADMIN_RETRY_MS 10000
 
+static_assert(HISTORY_STEP_MS <= ADMIN_WATCH_MS, "who waits for the next sample watches HTTP, too");
+
 struct daemon {
     char *file; /* of the configuration */
     struct fleet *fleet;
     struct admin *admin; /* NULL: HTTP is off */
     int64_t next_admin;  /* when to try again to serve it (clock_now()); 0: not at all */
     int64_t next_watch;  /* clock_now() */
+    int64_t next_sample; /* likewise; of what HTTP shows */
     bool stopping;
 };
 
@@ -167,15 +171,39 @@ static void switch_over(struct daemon *d)
     try_admin(d);
 }
 
+static bool serves_http(const struct daemon *d)
+{
+    return d->admin || d->next_admin;
+}
+
+/* How many ms nothing is to be done by itself. */
+static int until_next(const struct daemon *d)
+{
+    int64_t next = d->next_watch;
+    if (serves_http(d) && d->next_sample < next)
+        next = d->next_sample;
+    int64_t wait = next - clock_now();
+    return wait > 0 ? (int)wait : 0;
+}
+
+static void sample(struct daemon *d)
+{
+    int64_t now = clock_now();
+    if (!serves_http(d) || now < d->next_sample)
+        return;
+    fleet_sample(d->fleet);
+    d->next_sample += HISTORY_STEP_MS;
+    if (d->next_sample <= now) /* The first one, or this thread was kept from it. */
+        d->next_sample = now + HISTORY_STEP_MS;
+}
+
 static void wait_for_news(struct daemon *d, int signal_fd)
 {
     struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                             {.fd = fleet_fd(d->fleet), .events = POLLIN}};
-    int64_t wait = d->next_watch - clock_now();
-    if ((d->admin || d->next_admin) && wait > ADMIN_WATCH_MS)
-        wait = ADMIN_WATCH_MS;
-    (void)poll(fds, 2, wait > 0 ? (int)wait : 0);
+    (void)poll(fds, 2, until_next(d));
     admin_watch(d->admin);
+    sample(d);
     if (d->next_admin && !d->stopping && clock_now() >= d->next_admin)
         try_admin(d);
     if (clock_now() < d->next_watch)

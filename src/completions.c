@@ -153,6 +153,14 @@ static void lose_source(struct completions *c)
     m->facts.orphan = true;
 }
 
+/* Of a connection that is up: what it leads to. */
+static void is_connected(struct completions *c, enum link_name name, struct outage *outage,
+                         const char *to)
+{
+    vitals_say(&c->stats->vitals, name, to);
+    outage_ends(outage, to);
+}
+
 static void source_is_down(struct completions *c, bool permanent)
 {
     const char *why = source_error(c->source);
@@ -192,7 +200,7 @@ static void keep_sink(struct completions *c, int64_t now)
     c->sink_open = sink_open(c->sink, &permanent);
     vitals_turn(&c->stats->vitals, clock_now());
     if (c->sink_open)
-        outage_ends(&c->sink_outage, sink_describe(c->sink));
+        is_connected(c, LINK_SINK, &c->sink_outage, sink_describe(c->sink));
     else
         sink_is_down(c, sink_error(c->sink), permanent);
 }
@@ -213,7 +221,7 @@ static void keep_source(struct completions *c, int64_t now)
     c->source_open = source_open(c->source, &permanent);
     vitals_turn(&c->stats->vitals, clock_now());
     if (c->source_open)
-        outage_ends(&c->source_outage, source_describe(c->source));
+        is_connected(c, LINK_SOURCE, &c->source_outage, source_describe(c->source));
     else
         source_is_down(c, permanent);
 }

@@ -1,5 +1,6 @@
 #include "fleet.h"
 
+#include "clock.h"
 #include "completions.h"
 #include "key_watch.h"
 #include "memory.h"
@@ -417,6 +418,13 @@ void fleet_say_counts(const struct fleet *f, enum log_level level, const char *e
 {
     for (size_t i = 0; i < f->config->route_count; i++)
         say_counts(f->lanes[i], level, event);
+}
+
+void fleet_sample(struct fleet *f)
+{
+    int64_t now = clock_now();
+    for (size_t i = 0; i < f->config->route_count; i++)
+        stats_sample(f->stats[i], now);
 }
 
 void fleet_watch_keys(struct fleet *f)

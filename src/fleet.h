@@ -53,6 +53,9 @@ const struct config *fleet_config(const struct fleet *f);
 struct route_stats *const *fleet_stats(const struct fleet *f); /* of each route of it */
 struct report_stats *fleet_report_stats(struct fleet *f);      /* NULL: there are no reports */
 
+/* Adds what is counted to the routes' history; to be called every HISTORY_STEP_MS. */
+void fleet_sample(struct fleet *f);
+
 /* Warns of routes whose messages mostly lack a key; to be called every KEY_WATCH_MS. */
 void fleet_watch_keys(struct fleet *f);
 

@@ -95,7 +95,7 @@ const struct option options[] = {
      "SQLite only: full keeps every record when the power fails; normal is faster, and may then forget the last ones."},
 
     {"admin.listen", OPTION_TEXT, OPTION_DERIVED, ADMIN(listen), "off", NULL, NULL, NULL,
-     "ADDRESS:PORT for HTTP: health, metrics, and the keys. See HTTP."},
+     "ADDRESS:PORT for HTTP: a status page, health, metrics, and the keys. See HTTP."},
     {"admin.token", OPTION_TEXT, OPTION_DERIVED | OPTION_SECRET, ADMIN(token), "none", NULL, NULL, NULL,
      "What requests show as Authorization: Bearer. Without one nothing can be changed, and an address other than "
      "loopback serves health and metrics alone."},

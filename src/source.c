@@ -12,9 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#define JOIN_MS 100 /* how long an acknowledgement waits to be joined with others */
+
 struct open_tag {
     uint64_t tag;
-    bool settled; /* to be acknowledged at the next flush */
+    bool settled; /* to be acknowledged */
 };
 
 struct source {
@@ -36,7 +38,8 @@ struct source {
     size_t open_count;
     size_t open_size;
     uint64_t last_tag;
-    bool any_settled;
+    size_t settled;        /* how many of them are to be acknowledged */
+    int64_t settled_since; /* since when some of them wait for one before them; 0: none does */
 };
 
 struct source *source_new(const struct config *config, const struct route_config *route)
@@ -184,7 +187,8 @@ static void begin_epoch(struct source *s)
     s->consuming = false;
     s->open_count = 0;
     s->last_tag = 0;
-    s->any_settled = false;
+    s->settled = 0;
+    s->settled_since = 0;
     content_reset(&s->content);
 }
 
@@ -229,7 +233,7 @@ void source_ack(struct source *s, const struct message *m)
     if (m->epoch != s->epoch || !link_is_up(s->link))
         return;
     find_open(s, m->tag)->settled = true;
-    s->any_settled = true;
+    s->settled++;
 }
 
 void source_reject(struct source *s, const struct message *m)
@@ -250,43 +254,60 @@ static void put_ack(struct source *s, uint64_t tag, bool multiple)
     link_put_method(s->link, AMQP_BASIC_ACK_METHOD, &ack);
 }
 
-/*
- * Everything that is settled before the first tag that is not goes out as one acknowledgement with
- * multiple: nothing else up to there is open. What is settled behind it goes out singly.
- */
-static void put_acks(struct source *s)
+/* Acknowledges what is settled, up to the first open tag in one, and what lies behind it, too, if
+ * `behind`. How many are left that are settled. */
+static size_t put_acks(struct source *s, bool behind)
 {
-    if (!s->any_settled)
-        return;
     size_t kept = 0;
+    size_t left = 0;
     size_t joined = 0;
+    bool contiguous = true; /* nothing else is open up to here: one acknowledgement says it all */
     uint64_t last = 0;
     for (size_t i = 0; i < s->open_count; i++) {
         struct open_tag open = s->open[i];
-        if (!open.settled) {
-            s->open[kept++] = open;
-        } else if (kept > 0) {
-            put_ack(s, open.tag, false);
-        } else {
+        contiguous &= open.settled;
+        if (contiguous) {
             last = open.tag;
             joined++;
+        } else if (open.settled && behind) {
+            put_ack(s, open.tag, false);
+        } else {
+            s->open[kept++] = open;
+            left += open.settled;
         }
     }
     if (joined)
         put_ack(s, last, joined > 1);
     s->open_count = kept;
-    s->any_settled = false;
+    return left;
+}
+
+/*
+ * What is settled behind an open tag, duplicates behind a message whose confirm is on its way,
+ * waits for it for a while: singly acknowledged it would cost the broker as much as a message. But
+ * it takes up room in the prefetch.
+ */
+static void settle(struct source *s, int64_t now)
+{
+    if (!s->settled)
+        return;
+    bool long_enough = s->settled_since && now - s->settled_since >= JOIN_MS;
+    s->settled = put_acks(s, long_enough || s->settled > (size_t)s->route->from.prefetch / 4);
+    if (!s->settled || long_enough)
+        s->settled_since = 0;
+    else if (!s->settled_since)
+        s->settled_since = now;
 }
 
 void source_flush(struct source *s, int64_t now)
 {
-    put_acks(s);
+    settle(s, now);
     link_flush(s->link, now);
 }
 
 void source_close(struct source *s, int patience)
 {
-    put_acks(s);
+    (void)put_acks(s, true);
     link_close(s->link, patience);
     s->consuming = false;
 }
@@ -313,5 +334,7 @@ void source_read(struct source *s, bool read, int64_t now)
 
 int64_t source_deadline(const struct source *s)
 {
-    return link_deadline(s->link);
+    int64_t link = link_deadline(s->link);
+    int64_t join = s->settled_since + JOIN_MS;
+    return s->settled_since && join < link ? join : link;
 }

@@ -3,7 +3,8 @@
  *
  * A delivery tag means something only on the connection it came by; so each connection has an
  * epoch, and a tag of another epoch is never acknowledged. Acknowledgements are
- * collected and joined: contiguous tags go out as one basic.ack with multiple.
+ * collected and joined: contiguous tags go out as one basic.ack with multiple, and a tag behind one
+ * that is still open waits for it, for at most 100 ms. source_close() lets nothing wait.
  * Tests replace this file at link time.
  */
 #ifndef ONLYONCE_SOURCE_H

@@ -44,11 +44,21 @@ void stats_init(struct route_stats *s, size_t workers)
 {
     memset(s, 0, sizeof *s);
     recent_init(&s->recent);
+    history_init(&s->history);
     stats_set_workers(s, workers);
 }
 
 void stats_free(struct route_stats *s)
 {
     recent_free(&s->recent);
+    history_free(&s->history);
     free_workers(s);
+}
+
+void stats_sample(struct route_stats *s, int64_t now)
+{
+    const struct history_sample sample = {.at = now,
+                                          .forwarded = stats_get(s, STAT_FORWARDED),
+                                          .duplicates = stats_get(s, STAT_DUPLICATES)};
+    history_add(&s->history, &sample);
 }

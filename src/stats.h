@@ -1,6 +1,6 @@
 /*
  * stats - what a route shows: one table of counters, written by its workers and read by anybody,
- * the last messages that it did not forward, and its workers' vitals.
+ * the last messages that it did not forward, its last ten minutes, and its workers' vitals.
  *
  * The rows below make the enum, the names and the help texts. Counters are relaxed atomics: each
  * is right by itself, and that is all a reader may rely on.
@@ -10,6 +10,7 @@
 
 #include "copy.h"
 #include "histogram.h"
+#include "history.h"
 #include "recent.h"
 #include "vitals.h"
 
@@ -60,6 +61,7 @@ struct route_stats {
     struct histogram relays;   /* a forwarded message, from its arrival to its acknowledgement */
     struct histogram duplicate_age; /* a duplicate, since its key was first seen */
     struct recent recent;
+    struct history history;
     struct vitals *workers;
     size_t worker_count;
 };
@@ -77,6 +79,9 @@ void stats_init(struct route_stats *s, size_t workers);
 /* The route goes on with so many workers: the counters stay, and the former workers' vitals go. */
 void stats_set_workers(struct route_stats *s, size_t workers);
 void stats_free(struct route_stats *s);
+
+/* Adds what is counted now (clock_now()) to its history. */
+void stats_sample(struct route_stats *s, int64_t now);
 
 static inline void stats_add(struct route_stats *s, enum stat stat, uint64_t n)
 {

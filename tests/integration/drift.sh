@@ -98,7 +98,7 @@ within "reasons for parking are in protocol.md" "$WANT" "$GOT"
 
 sed -n 's/^  \(\/[^:]*\):$/\1/p' docs/openapi.yaml | sed -E 's/\{[a-z]+\}/X/g' >"$WANT" # which http.sh holds against the program
 sed -E 's/(ROUTE|KEY)/X/g' "$RIG_DIR/manual" | sed -n '/^HTTP$/,/^METRICS$/p' | tr -d '" ' |
-  grep -oE '^(GET|POST|DELETE)?/[a-zX0-9/]+' | sed -E 's/^[A-Z]{3,}//' >"$GOT"
+  grep -oE '^(GET|POST|DELETE)?/[a-zX0-9/]*' | sed -E 's/^[A-Z]{3,}//' >"$GOT"
 same "HTTP's paths in the manual page" "$WANT" "$GOT"
 grep -ohE '`[^`]*`' "${DOCUMENTS[@]}" | grep -oE '(GET |POST |DELETE |:8080|`)/(v1/[a-zA-Z0-9{}/:]+|healthz|readyz|metrics)' |
   sed -E 's/^[^\/]*//; s#/(keys|routes)/[^/]+#/\1/X#; s#(/keys/X)/[^/]+#\1/X#' >"$GOT"

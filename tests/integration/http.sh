@@ -64,7 +64,7 @@ request() {
 # fits METHOD PATH : whether the last answer fits the schema that the document has for it.
 fits() {
   local found
-  [ "$TYPE" != text/plain ] || return 0
+  [[ "$TYPE" != text/* ]] || return 0
   found=$(jq -rn -L "$LIBRARY" --slurpfile doc "$API" --slurpfile body "$RIG_DIR/body" --arg method "$1" \
     --arg path "$(template_of "$2")" --arg status "$STATUS" --arg type "$TYPE" 'include "schema"; $doc[0] as $doc
     | [$doc | schema_of($method; $path; $status; $type)] as $schema
@@ -131,9 +131,9 @@ AT=127.0.0.1:$PORT
 # ---- who may what: an address, with a token or without ----
 
 OPEN="/healthz /readyz /metrics"
-READ="/v1/routes /v1/routes/pay/recent /v1/keys/pay/msg:a"
+READ="/v1/routes /v1/history /v1/routes/pay/recent /v1/keys/pay/msg:a"
 
-# who NAME LISTEN TOKEN READ WRITE : the statuses without a token, of what reads and of what writes.
+# who NAME LISTEN TOKEN READ WRITE PAGE : the statuses without a token, of what reads, of what writes, and of the page.
 who() {
   local path
   rig_redis_cli flushall >"$RIG_DIR/flush.out"
@@ -146,25 +146,26 @@ who() {
   for path in $READ; do
     rig_check "$1: $path gives $4" gives "$4" GET "$path"
   done
+  rig_check "$1: the page gives $6" gives "$6" GET /
   rig_check "$1: complete gives $5" gives "$5" POST /v1/keys/pay/msg:a/complete
   rig_check "$1: release gives $5" gives "$5" DELETE /v1/keys/pay/msg:a
   rig_check "$1: onlyonce health: 0" rig_exits 0 rig_onlyonce health -c "$RIG_DIR/$1.yaml"
   rig_check "$1: one line" grep -qx healthy "$RIG_DIR/out"
 }
 
-who loopback "127.0.0.1:$PORT" "" 200 403
+who loopback "127.0.0.1:$PORT" "" 200 403 200
 rig_check "loopback: a token that nobody asked for changes nothing" gives 403 DELETE /v1/keys/pay/msg:a -H "$BEARER"
 rig_check "loopback: says what is missing" says '.detail | test("admin.token")'
 rig_relay_stop loopback || rig_fail "loopback stops"
-who everywhere "0.0.0.0:$PORT" "" 403 403
+who everywhere "0.0.0.0:$PORT" "" 403 403 403
 rig_check "everywhere: warned about at the start" grep -q 'no admin.token is set' "$RIG_DIR/everywhere.log"
 rig_relay_stop everywhere || rig_fail "everywhere stops"
 AT="[::1]:$PORT"
-who six "[::]:$PORT" "$TOKEN" 401 401
+who six "[::]:$PORT" "$TOKEN" 401 401 200
 rig_check "six: with the token" with_token 200 GET /v1/routes
 rig_relay_stop six || rig_fail "six stops"
 AT=127.0.0.1:$PORT
-who main "127.0.0.1:$PORT" "$TOKEN" 401 401
+who main "127.0.0.1:$PORT" "$TOKEN" 401 401 200
 CONFIG=$RIG_DIR/main.yaml
 rig_check "401 says how" has_header WWW-Authenticate 'Bearer realm="onlyonce"'
 for header in "Bearer wrong" "Bearer ${TOKEN}x" "Bearer ${TOKEN%?}" "Bearer" "Basic $TOKEN" "$TOKEN" "Bearer  $TOKEN"; do
@@ -221,7 +222,7 @@ rig_check "what is not ours is not released" with_token 409 DELETE /v1/keys/pay/
 
 # ---- paths and methods ----
 
-for path in / /v1 /v1/ /healthz/ /healthzz /v1/routes/pay /v1/routes/pay/recent/ /v1/keys/pay /v1/keys/pay/a/b \
+for path in /index.html /v1 /v1/ /v1/history/ /healthz/ /healthzz /v1/routes/pay /v1/routes/pay/recent/ /v1/keys/pay /v1/keys/pay/a/b \
   //healthz /v1/keys/pay/a/../b; do
   rig_check "nothing is at $path" bash -c "[ \"\$(curl -s --path-as-is -o '$RIG_DIR/body' -w '%{http_code}' -H '$BEARER' \
     'http://$AT$path')\" = 404 ] && jq -e '.status == 404 and .title == \"Not Found\"' '$RIG_DIR/body'"
@@ -264,6 +265,23 @@ while read -r path; do
 done < <(jq -r '.paths | keys[]' "$API")
 rig_check "HEAD is GET without a body" bash -c "curl -sI -m 5 'http://$AT/healthz' | tr -d '\r' >'$RIG_DIR/head'
   grep -q '^HTTP/1.1 200' '$RIG_DIR/head' && grep -qx 'Content-Length: 16' '$RIG_DIR/head'"
+
+# ---- the page ----
+
+# hash_of TAG : of what stands between these tags of the page, as a browser computes it.
+hash_of() {
+  { echo && sed -n "/^<$1>$/,/^<\/$1>$/p" "$RIG_DIR/body" | sed '1d; $d'; } | openssl dgst -sha256 -binary | base64
+}
+
+rig_check "the page" gives 200 GET /
+rig_check "is the file that it was built from" cmp "$RIG_DIR/body" "$RIG_SOURCE/src/page.html"
+rig_check "is to be asked for again" has_header Cache-Control no-cache
+rig_check "says nobody where it was" has_header Referrer-Policy no-referrer
+rig_check "its type is not guessed" has_header X-Content-Type-Options nosniff
+rig_check "may do nothing" has_header Content-Security-Policy "default-src 'none'; .*connect-src 'self'; .*frame-ancestors 'none'"
+rig_check "but its script" grep -qF "script-src 'sha256-$(hash_of script)';" "$RIG_DIR/head"
+rig_check "and its style" grep -qF "style-src 'sha256-$(hash_of style)';" "$RIG_DIR/head"
+rig_check "asks no other server" bash -c "! grep -nE '(src|href|action)=\"?(https?:|//)|@import|url\(' '$RIG_DIR/body'"
 
 # ---- metrics ----
 
@@ -364,6 +382,11 @@ rig_check "their queues and counters" says '.routes | length == 2 and (.[0] | .n
   and .to.queue == "main.work" and .park.queue == "main.in.parked" and .counters.forwarded == 7
   and (.workers | length == 1 and (.[0].links.store.up)))
   and (.[1].workers | length == 2)'
+rig_check "of the whole" says '.version and .stopping == false and .writable and .completions.links.source.up'
+rig_check "the last ten minutes" with_token 200 GET /v1/history
+rig_check "begin with nothing and end with what is counted" says '[.routes[].name] == ["pay", "strict"] and (.routes[0]
+  | .forwarded[0] == 0 and .forwarded[-1] <= 7 and (.forwarded | length) == (.duplicates | length)
+  and (.ms_ago | length) == (.forwarded | length) and .ms_ago[-1] <= 6000 and (.ms_ago | sort | reverse) == .ms_ago)'
 rig_check "recent messages" with_token 200 GET /v1/routes/strict/recent
 rig_check "which, why, when" says '.route == "strict" and [.messages[] | .what + ":" + (.why // "")] == ["duplicate:", "conflict:", "parked:no_key"]
   or ([.messages[].what] | sort == ["conflict", "duplicate", "parked"])'

@@ -55,3 +55,10 @@ packages_for_tests() {
 packages_for_lint() {
   packages_install clang clang-format clang-tidy shellcheck valgrind
 }
+
+# npm comes with some builds of nodejs.
+packages_for_page() {
+  local missing=()
+  command -v npm >/dev/null || missing=(npm)
+  packages_install chromium nodejs curl "${missing[@]}"
+}

@@ -105,36 +105,38 @@ static void who_may(void **state)
     static const struct {
         bool loopback, token;
         const char *authorization;
-        int open, read, write;
+        int open, page, read, write;
     } rows[] = {
-        {true, false, NULL, 200, 200, 403},
-        {true, false, "Bearer " TOKEN, 200, 200, 403},
-        {false, false, NULL, 200, 403, 403},
-        {false, false, "Bearer ", 200, 403, 403},
-        {true, true, NULL, 200, 401, 401},
-        {false, true, NULL, 200, 401, 401},
-        {true, true, "Bearer " TOKEN, 200, 200, 404},
-        {false, true, "Bearer " TOKEN, 200, 200, 404},
-        {false, true, "bearer " TOKEN, 200, 200, 404},
-        {false, true, "Bearer", 200, 401, 401},
-        {false, true, "Bearer ", 200, 401, 401},
-        {false, true, "Bearer the toke", 200, 401, 401},
-        {false, true, "Bearer the tokenn", 200, 401, 401},
-        {false, true, "Bearer the tokeN", 200, 401, 401},
-        {false, true, "Basic " TOKEN, 200, 401, 401},
-        {false, true, TOKEN, 200, 401, 401},
-        {false, true, "", 200, 401, 401},
+        {true, false, NULL, 200, 200, 200, 403},
+        {true, false, "Bearer " TOKEN, 200, 200, 200, 403},
+        {false, false, NULL, 200, 403, 403, 403},
+        {false, false, "Bearer ", 200, 403, 403, 403},
+        {true, true, NULL, 200, 200, 401, 401},
+        {false, true, NULL, 200, 200, 401, 401},
+        {true, true, "Bearer " TOKEN, 200, 200, 200, 404},
+        {false, true, "Bearer " TOKEN, 200, 200, 200, 404},
+        {false, true, "bearer " TOKEN, 200, 200, 200, 404},
+        {false, true, "Bearer", 200, 200, 401, 401},
+        {false, true, "Bearer ", 200, 200, 401, 401},
+        {false, true, "Bearer the toke", 200, 200, 401, 401},
+        {false, true, "Bearer the tokenn", 200, 200, 401, 401},
+        {false, true, "Bearer the tokeN", 200, 200, 401, 401},
+        {false, true, "Basic " TOKEN, 200, 200, 401, 401},
+        {false, true, TOKEN, 200, 200, 401, 401},
+        {false, true, "", 200, 200, 401, 401},
     };
     struct bench *b = *state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         serve_as(b, rows[i].loopback, rows[i].token);
         struct admin_request open = {"GET", "/metrics", rows[i].authorization, .key = ""};
+        struct admin_request page = {"GET", "/", rows[i].authorization, .key = ""};
         struct admin_request reads = {"GET", "/v1/routes", rows[i].authorization, .key = ""};
         struct admin_request writes = {"DELETE", "/v1/keys/pay/k", rows[i].authorization,
                                        .key = ""};
         b->config.route_count = 0; /* Metrics want a key rule. */
         assert_int_equal(ask_with(b, open), rows[i].open);
         b->config.route_count = 1;
+        assert_int_equal(ask_with(b, page), rows[i].page);
         assert_int_equal(ask_with(b, reads), rows[i].read);
         assert_int_equal(b->answer.challenge, rows[i].read == 401);
         assert_int_equal(ask_with(b, writes), rows[i].write);
@@ -153,7 +155,9 @@ static void paths_and_methods(void **state)
         {"POST", "/healthz", 405, "GET, HEAD"},
         {"get", "/healthz", 405, "GET, HEAD"},
         {"GET", "", 404, NULL},
-        {"GET", "/", 404, NULL},
+        {"GET", "/", 200, NULL},
+        {"POST", "/", 405, "GET, HEAD"},
+        {"GET", "/index.html", 404, NULL},
         {"GET", "healthz", 404, NULL},
         {"GET", "*", 404, NULL},
         {"GET", "//healthz", 404, NULL},
@@ -161,6 +165,7 @@ static void paths_and_methods(void **state)
         {"GET", "/%68ealthz", 404, NULL},
         {"GET", "/v1/routes", 200, NULL},
         {"GET", "/v1/routes/", 404, NULL},
+        {"GET", "/v1/history", 200, NULL},
         {"GET", "/v1/routes/pay/recent", 200, NULL},
         {"GET", "/v1/routes/p%61y/recent", 200, NULL},
         {"GET", "/v1/routes/other/recent", 404, NULL},
@@ -306,6 +311,50 @@ static void ready_is_who_reaches_all(void **state)
     body_has(b, "\"detail\":\"stopping\"");
 }
 
+/* With the policy that lets it run, and no other page. */
+static void the_page_is_served(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "GET", "/"), 200);
+    assert_string_equal(b->answer.content_type, "text/html; charset=utf-8");
+    assert_non_null(strstr(b->answer.policy, "default-src 'none'; script-src 'sha256-"));
+    assert_null(strstr(b->answer.policy, "unsafe"));
+    body_has(b, "<!doctype html>");
+    body_has(b, "</html>");
+    assert_int_equal(ask(b, "GET", "/healthz"), 200);
+    assert_null(b->answer.policy);
+}
+
+static void history_is_told(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "GET", "/v1/history"), 200);
+    body_has(b,
+             "{\"routes\":[{\"name\":\"pay\",\"ms_ago\":[],\"forwarded\":[],\"duplicates\":[]}]}");
+    stats_sample(&b->stats, clock_now() - 90000000);
+    stats_add(&b->stats, STAT_FORWARDED, 7);
+    stats_add(&b->stats, STAT_DUPLICATES, 3);
+    stats_sample(&b->stats, clock_now());
+    assert_int_equal(ask(b, "GET", "/v1/history"), 200);
+    body_has(b, "\"ms_ago\":[9000");
+    body_has(b, "\"forwarded\":[0,7],\"duplicates\":[0,3]}");
+}
+
+/* What the page goes by. */
+static void routes_say_what_may_be_done(void **state)
+{
+    struct bench *b = *state;
+    assert_int_equal(ask(b, "GET", "/v1/routes"), 200);
+    body_has(
+        b,
+        "\"stopping\":false,\"writable\":false,\"completions\":{\"links\":{\"sink\":{\"up\":false");
+    serve_as(b, true, true);
+    atomic_store(&b->served.stopping, true);
+    struct admin_request r = {"GET", "/v1/routes", "Bearer " TOKEN, .key = ""};
+    assert_int_equal(ask_with(b, r), 200);
+    body_has(b, "\"stopping\":true,\"writable\":true");
+}
+
 static void recent_messages_are_told(void **state)
 {
     struct bench *b = *state;
@@ -332,6 +381,9 @@ int main(void)
         TEST(completing_and_releasing),
         TEST(healthy_is_who_turned_lately),
         TEST(ready_is_who_reaches_all),
+        TEST(the_page_is_served),
+        TEST(history_is_told),
+        TEST(routes_say_what_may_be_done),
         TEST(recent_messages_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,7 +8,10 @@
 #include <stddef.h>
 
 #include <cmocka.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 static void add_deliver(struct buffer *b, uint64_t tag)
 {
@@ -118,12 +121,104 @@ static void test_a_refused_consumer_is_not_open(void **state)
     (void)state;
 }
 
+/* ---- Acknowledgements ---- */
+
+/* The next frame is a basic.ack. */
+static void assert_acks(int fd, uint64_t tag, bool multiple)
+{
+    /* Frame type, channel, size; class and method; tag, bits, frame end. */
+    uint8_t frame[21];
+    uint64_t told = 0;
+    size_t have = 0;
+    while (have < sizeof frame) {
+        peer_await_readable(fd);
+        ssize_t n = read(fd, frame + have, sizeof frame - have);
+        assert_true(n > 0);
+        have += (size_t)n;
+    }
+    assert_memory_equal(frame, "\1\0\1\0\0\0\r\0\74\0\120", 11);
+    for (int i = 0; i < 8; i++)
+        told = told << 8 | frame[11 + i];
+    assert_int_equal(told, tag);
+    assert_int_equal(frame[19], multiple);
+}
+
+static void assert_silent(int fd)
+{
+    struct pollfd readable = {.fd = fd, .events = POLLIN};
+    assert_int_equal(poll(&readable, 1, 20), 0);
+}
+
+static void ack_and_flush(struct source *s, const struct message *m, int64_t now)
+{
+    source_ack(s, m);
+    source_flush(s, now);
+}
+
+static void test_acknowledgements_are_joined(void **state)
+{
+    enum { COUNT = 9 };
+    struct peer p;
+    peer_open(&p);
+    p.route.from.prefetch = 8;
+    add_topology(&p.first);
+    start(&p.then);
+    for (uint64_t tag = 1; tag <= COUNT; tag++)
+        add_message(&p.then, tag);
+    struct source *s = source_new(&p.config, &p.route);
+    peer_serve(&p);
+    bool permanent;
+    assert_true(source_open(s, &permanent));
+    peer_served(&p);
+    struct message *m[COUNT + 1] = {NULL};
+    for (size_t i = 1; i <= COUNT; i++) {
+        while (!(m[i] = source_pull(s))) {
+            peer_await_readable(source_fd(s));
+            source_read(s, true, clock_now());
+        }
+    }
+    while (recv(p.fd, (char[64]){0}, 64, MSG_DONTWAIT) > 0)
+        continue; /* the login and the rest */
+
+    int64_t now = clock_now();
+    ack_and_flush(s, m[2], now); /* waits for 1, */
+    assert_int_equal(source_deadline(s), now + 100);
+    ack_and_flush(s, m[3], now + 99);
+    assert_silent(p.fd);
+    ack_and_flush(s, m[1], now + 99); /* which says it for all three */
+    assert_acks(p.fd, 3, true);
+    assert_true(source_deadline(s) != now + 100);
+
+    ack_and_flush(s, m[5], now); /* waits in vain for 4 */
+    source_flush(s, now + 99);
+    assert_silent(p.fd);
+    source_flush(s, now + 100);
+    assert_acks(p.fd, 5, false);
+
+    ack_and_flush(s, m[6], now); /* until they are more than a quarter of the prefetch */
+    ack_and_flush(s, m[7], now);
+    assert_silent(p.fd);
+    ack_and_flush(s, m[8], now);
+    for (uint64_t tag = 6; tag <= 8; tag++)
+        assert_acks(p.fd, tag, false);
+
+    source_ack(s, m[9]);
+    source_close(s, 20); /* lets nothing wait */
+    assert_acks(p.fd, 9, false);
+    for (size_t i = 1; i <= COUNT; i++)
+        message_free(m[i]);
+    source_free(s);
+    peer_close(&p);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_tags_that_do_not_rise),
         cmocka_unit_test(test_methods_out_of_place),
         cmocka_unit_test(test_a_refused_consumer_is_not_open),
+        cmocka_unit_test(test_acknowledgements_are_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
