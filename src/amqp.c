@@ -50,6 +50,11 @@ const char *link_error(const struct link *l)
     return l->error;
 }
 
+const char *link_refusal(const struct link *l)
+{
+    return l->refusal;
+}
+
 enum link_failure link_how_failed(const struct link *l)
 {
     return l->failure;

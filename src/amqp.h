@@ -59,10 +59,13 @@ struct link_rpc {
 /*
  * Sends a method on channel 1 and waits for its reply. False: the link is down.
  * Where the broker closes the channel instead, with a code that is one of `spared` and its last
- * word, the channel is opened anew, and *refused is that code; else it is 0.
+ * word, the channel is opened anew, and *refused is that code, whose text link_refusal() has; else
+ * it is 0.
  */
 bool link_rpc(struct link *l, const struct link_rpc *rpc, unsigned *refused)
     __attribute__((warn_unused_result));
+
+const char *link_refusal(const struct link *l);
 
 bool link_is_up(const struct link *l);
 const char *link_error(const struct link *l);

@@ -53,6 +53,7 @@ static unsigned spare(struct link *l, const struct link_rpc *rpc, const struct r
         link_take_close(l, r);
         return 0;
     }
+    snprintf(l->refusal, sizeof l->refusal, "%.*s", (int)r->text.len, (const char *)r->text.data);
     amqp_channel_close_ok_t ok = {0};
     link_put_method(l, AMQP_CHANNEL_CLOSE_OK_METHOD, &ok);
     return open_channel(l) ? code : 0;

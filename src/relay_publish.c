@@ -178,8 +178,9 @@ static void nacked(struct relay *r, struct message *m)
 {
     stats_add(r->stats, STAT_NACKED, 1);
     say_refused(r, m, "nacked: the queue is full or failing");
-    /* Of several queues behind an exchange another one may have stored it. */
-    if (m->copy.target == TARGET_WORK && r->route->to.exchange)
+    /* Of several queues behind an exchange another one may have stored it; and a classic queue's
+     * node may have, and died before it said so. */
+    if (m->copy.target == TARGET_WORK && !sink_nack_is_certain(r->sink))
         m->in_doubt = true;
     relay_hold(r, m, EVENT_NACKED, "its queue is full or failing: refused by the broker",
                relay_backoff(m->refusals++, 100, 5000));

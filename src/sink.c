@@ -23,7 +23,8 @@ struct sent {
 struct sink {
     const struct route_config *route;
     struct link *link;
-    size_t body_max; /* as the broker told when it refused a larger one; SIZE_MAX: not known */
+    bool nack_is_certain; /* see topology_certain() */
+    size_t body_max;      /* as the broker told when it refused a larger one; SIZE_MAX: not known */
 
     struct content content; /* a return that is arriving */
     uint64_t next_sequence;
@@ -81,6 +82,11 @@ const char *sink_error(const struct sink *s)
 const char *sink_describe(const struct sink *s)
 {
     return link_describe(s->link);
+}
+
+bool sink_nack_is_certain(const struct sink *s)
+{
+    return s->nack_is_certain;
 }
 
 bool sink_blocked(const struct sink *s, const char **reason)
@@ -385,7 +391,8 @@ static bool select_confirms(struct sink *s)
 bool sink_open(struct sink *s, bool *permanent)
 {
     forget_all(s);
-    if (link_open(s->link) && topology_sink(s->link, s->route) && select_confirms(s))
+    if (link_open(s->link) && topology_sink(s->link, s->route) &&
+        topology_certain(s->link, s->route, &s->nack_is_certain) && select_confirms(s))
         take_frames(s); /* what came behind the answers is not announced by the socket again */
     if (link_is_up(s->link))
         return true;

@@ -1,6 +1,7 @@
 #include "topology.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* From this version on a quorum queue has a delivery limit, and x-delivery-limit -1 means none. An
  * older broker would take that for a limit that each return exceeds. */
@@ -197,6 +198,22 @@ bool topology_sink(struct link *l, const struct route_config *route)
                 ? ensure_queue(l, route->to.queue, route->to.queue_type, NULL, route->to.declare)
                 : exchange_exists(l, route->to.exchange)) &&
            (!route->duplicates.exchange || exchange_exists(l, route->duplicates.exchange));
+}
+
+bool topology_certain(struct link *l, const struct route_config *route, bool *certain)
+{
+    unsigned refused;
+    *certain = route->to.queue && route->to.queue_type == QUEUE_QUORUM;
+    if (!*certain || !route->to.declare)
+        return true;
+    amqp_table_entry_t entries[ARGUMENTS_MAX];
+    amqp_table_t arguments = queue_arguments(QUEUE_QUORUM, NULL, false, entries);
+    bool done = declare_queue(l, route->to.queue, &arguments, may_differ, &refused);
+    /* The broker names one argument that differs. That it is another one says nothing about this.
+     */
+    if (done && refused == AMQP_PRECONDITION_FAILED && strstr(link_refusal(l), "x-queue-type"))
+        *certain = false;
+    return done;
 }
 
 bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists)

@@ -27,6 +27,16 @@ bool topology_source(struct link *l, const struct route_config *route)
 bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters,
                            bool *limited) __attribute__((warn_unused_result));
 
+/*
+ * Does a nack tell that the work queue did not store the copy? A quorum queue's does. A classic
+ * queue's does not: when its node dies, RabbitMQ refuses all that it had not confirmed, and some of
+ * that is on its disk. Behind an exchange, another queue may have stored it. Whether a queue that
+ * is there is a quorum queue the broker tells, unless it has other arguments that differ from ours:
+ * then the configuration counts.
+ */
+bool topology_certain(struct link *l, const struct route_config *route, bool *certain)
+    __attribute__((warn_unused_result));
+
 /* Looks for a queue (or an exchange) and makes nothing, for `onlyonce check`. */
 bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists)
     __attribute__((warn_unused_result));

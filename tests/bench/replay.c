@@ -260,6 +260,12 @@ const char *sink_describe(const struct sink *s)
     return "replay";
 }
 
+bool sink_nack_is_certain(const struct sink *s)
+{
+    (void)s;
+    return true;
+}
+
 bool sink_blocked(const struct sink *s, const char **reason)
 {
     (void)s;

@@ -146,6 +146,10 @@ docker compose --profile monitoring up|tests/docker/compose.sh|monitoring
 docker build -t onlyonce .|tests/docker/compose.sh|build
 docker exec CONTAINER|tests/docker/compose.sh|exec
 kill -USR1|tests/integration/duplicates.sh|relay USR1
+rabbitmq-queues grow|tests/cluster/restart.sh|grow "$(cluster_name 2)" all
+rabbitmq-upgrade await_online_quorum_plus_one|tests/cluster/restart.sh|upgrade "$1" await_online_quorum_plus_one
+rabbitmq-upgrade drain|tests/cluster/restart.sh|upgrade "$1" drain
+rabbitmqctl cluster_status|tests/cluster/nodes.sh|rig_rabbitctl -q cluster_status
 redis-cli client pause 6000 write|tests/fault/sentinel.sh|client pause 6000 write
 redis-cli get|tests/integration/startup.sh|rig_redis_cli
 sudo onlyonce status|tests/unit/test_store_sqlite.c|the_file_is_its_folders_owners

@@ -1,4 +1,5 @@
-# chaos.awk - accounts for the ids of a chaos run. -v forgetful=1: unmarked copies are no fault.
+# chaos.awk - accounts for the ids of a chaos run. -v forgetful=1: unmarked copies are no fault. -v again=1: workers may
+# get a copy twice, the second time with the broker's word for it (r).
 #
 # Reads journals (p ID: published; c ID: confirmed to the producer), expectations (e ID LEAST MOST)
 # and what the collector wrote down (QUEUE ID FLAGS). Prints each fault's first ids, and last one
@@ -15,6 +16,10 @@ NF == 2 && $1 == "p" { if (!($2 in publishes)) ids++; publishes[$2]++; published
 NF == 2 && $1 == "c" { confirmed[$2] = 1; next }
 NF == 4 && $1 == "e" { least[$2] = $3; most[$2] = $4; next }
 NF == 3 {
+  if (again && $3 ~ /r/ && $2 in copies) {
+    redelivered++
+    next
+  }
   parking = $1 ~ /parked$/
   copies[$2]++
   if (parking) parked++; else forwarded++

@@ -187,24 +187,23 @@ rig_psql() {
 
 # ---- RabbitMQ ----
 
-rig_rabbit_environment() {
-  local dir=$RIG_DIR/rabbit
-  rig_port
-  export ERL_EPMD_PORT=$RIG_PORT
-  rig_port
-  export RABBITMQ_DIST_PORT=$RIG_PORT
-  rig_port
-  export RABBITMQ_NODE_PORT=$RIG_PORT RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
-  export ERL_EPMD_ADDRESS=127.0.0.1
-  export RABBITMQ_NODENAME=onlyonce-$RIG_PORT@localhost
+# rig_rabbit_node NAME AMQP-PORT DIST-PORT : from now on this node is meant: its files are in $RIG_DIR/NAME.
+rig_rabbit_node() {
+  local dir=$RIG_DIR/$1
+  RIG_RABBIT_NAME=$1
+  export RABBITMQ_NODE_PORT=$2 RABBITMQ_DIST_PORT=$3 RABBITMQ_NODENAME=onlyonce-$2@localhost
   export RABBITMQ_MNESIA_BASE=$dir/data RABBITMQ_LOG_BASE=$dir/log
   export RABBITMQ_PID_FILE=$dir/pid RABBITMQ_ENABLED_PLUGINS_FILE=$dir/plugins
   export RABBITMQ_CONFIG_FILE=$dir/rabbitmq.conf RABBITMQ_CONF_ENV_FILE=$dir/environment
   export RABBITMQ_ADVANCED_CONFIG_FILE=$dir/advanced.config
-  export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"
-  export RIG_AMQP_URL=amqp://guest:guest@127.0.0.1:$RABBITMQ_NODE_PORT/%2f
+  export RIG_AMQP_URL=amqp://guest:guest@127.0.0.1:$2/%2f
   export ONLYONCE_TEST_AMQP=$RIG_AMQP_URL
-  mkdir -p "$dir/home" "$dir/data" "$dir/log"
+}
+
+# rig_rabbit_files : makes them, of the node that is meant.
+rig_rabbit_files() {
+  local dir=$RIG_DIR/$RIG_RABBIT_NAME
+  mkdir -p "$RIG_DIR/rabbit/home" "$dir/data" "$dir/log"
   echo '[].' >"$dir/plugins"
   echo '[].' >"$dir/advanced.config"
   : >"$dir/environment"
@@ -218,6 +217,23 @@ raft.wal_max_size_bytes = 67108864
 END
 }
 
+# rig_rabbit_common : what all nodes have in common.
+rig_rabbit_common() {
+  rig_port
+  export ERL_EPMD_PORT=$RIG_PORT ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_NODE_IP_ADDRESS=127.0.0.1
+  export RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}"
+}
+
+rig_rabbit_environment() {
+  local dist
+  rig_rabbit_common
+  rig_port
+  dist=$RIG_PORT
+  rig_port
+  rig_rabbit_node rabbit "$RIG_PORT" "$dist"
+  rig_rabbit_files
+}
+
 rig_rabbit_answers() {
   local byte
   byte=$(exec 3<>"/dev/tcp/127.0.0.1/$RABBITMQ_NODE_PORT" &&
@@ -225,18 +241,24 @@ rig_rabbit_answers() {
   [ "${byte// /}" = 1 ]
 }
 
-# rig_rabbit_start : also after rig_rabbit_stop, with the same ports and data.
-rig_rabbit_start() {
-  [ -n "${RABBITMQ_NODE_PORT:-}" ] || rig_rabbit_environment
+# rig_rabbit_launch : sets RIG_PIDS[rabbit]; it does not answer yet.
+rig_rabbit_launch() {
   if [ -z "${RIG_PIDS[epmd]:-}" ]; then
     epmd -port "$ERL_EPMD_PORT" -address 127.0.0.1 >>"$RIG_DIR/epmd.log" 2>&1 &
     RIG_PIDS[epmd]=$!
     rig_wait_until "rig_port_answers $ERL_EPMD_PORT" 10 || rig_die "epmd did not start"
   fi
-  # RUNNING_UNDER_SYSTEMD makes the script become the server, so that its process id is ours.
-  HOME=$RIG_DIR/rabbit/home RUNNING_UNDER_SYSTEMD=true NOTIFY_SOCKET='' \
-    "$RIG_RABBIT_LIB/rabbitmq-server" >>"$RIG_DIR/rabbit.log" 2>&1 </dev/null &
+  # RUNNING_UNDER_SYSTEMD makes the script become the server, so that its process id is ours. If it crashes, its dump
+  # shall not be in the folder that the test was started from.
+  (cd "$RIG_DIR/$RIG_RABBIT_NAME" && HOME=$RIG_DIR/rabbit/home RUNNING_UNDER_SYSTEMD=true NOTIFY_SOCKET='' \
+    exec "$RIG_RABBIT_LIB/rabbitmq-server") >>"$RIG_DIR/$RIG_RABBIT_NAME.log" 2>&1 </dev/null &
   RIG_PIDS[rabbit]=$!
+}
+
+# rig_rabbit_start : also after rig_rabbit_stop, with the same ports and data.
+rig_rabbit_start() {
+  [ -n "${RABBITMQ_NODE_PORT:-}" ] || rig_rabbit_environment
+  rig_rabbit_launch
   rig_wait_until "rig_rabbit_answers || ! kill -0 ${RIG_PIDS[rabbit]}" 90
   rig_rabbit_answers || rig_die "rabbitmq-server did not start"
 }

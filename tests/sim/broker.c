@@ -195,10 +195,14 @@ static int store_in_work(struct broker *b, const struct publish *p)
         return SINK_RETURNED;
     int answer = SINK_CONFIRMED;
     bool stored = false;
+    bool classic = b->work_queues == 1 && !world_nack_is_certain(sim);
     for (int i = 0; i < b->work_queues; i++) {
         if (sim->now < b->refuse_until[i]) {
             answer = SINK_NACKED;
-            continue;
+            /* What a classic queue had not confirmed when its node died is refused, stored or not.
+             */
+            if (!classic || rng_chance(&sim->rng, 500))
+                continue;
         }
         struct parcel *copy = parcel_copy(b, p->parcel);
         TAILQ_INSERT_TAIL(&b->work[i], copy, link);

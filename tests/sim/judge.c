@@ -333,12 +333,11 @@ static void judge_confirmed(struct relay_process *r, struct publish *p)
 /* The relay reads the broker's answer. */
 void judge_answer(struct relay_process *r, struct publish *p)
 {
-    bool one_queue = sim->route.to.queue != NULL;
     switch ((enum sink_answer)p->answer) {
     case SINK_CONFIRMED: judge_confirmed(r, p); return;
     case SINK_RETURNED: break;
     case SINK_NACKED:
-        if (!one_queue)
+        if (!world_nack_is_certain(sim))
             return;
         break;
     }

@@ -11,8 +11,9 @@ SEEDS=${1:-20000}
 CC=${CC:-gcc}
 FLAGS=(-std=c11 -D_GNU_SOURCE '-DONLYONCE_VERSION="sim"' -O1 -g)
 LIBRARIES=('-Wl,--wrap=message_free')
-read -ra found < <(pkg-config --libs librabbitmq hiredis yaml-0.1 libcjson libcrypto) &&
-  LIBRARIES+=("${found[@]}" -lpthread -lm)
+PACKAGES=(librabbitmq hiredis yaml-0.1 libcjson libssl libcrypto libpq sqlite3 libmicrohttpd)
+read -ra found < <(pkg-config --cflags "${PACKAGES[@]}") && FLAGS+=("${found[@]}")
+read -ra found < <(pkg-config --libs "${PACKAGES[@]}") && LIBRARIES+=("${found[@]}" -lpthread -lm)
 
 DIR=$(mktemp -d) || exit 1
 trap 'rm -rf "$DIR"' EXIT
@@ -118,7 +119,9 @@ mutant 6 "releasing a claim in doubt forgets the doubt" claim \
 mutant 6b "a lost publishing connection leaves no doubt" relay \
   's/m->in_doubt = m->in_doubt || m->copy.target == TARGET_WORK;/m->in_doubt = m->in_doubt;/'
 mutant 6c "a nack of a fan-out is certain" relay_publish \
-  's/if (m->copy.target == TARGET_WORK && r->route->to.exchange)\n *m->in_doubt = true;//'
+  's/&& !sink_nack_is_certain/\&\& !r->route->to.exchange \&\& !sink_nack_is_certain/'
+mutant 6c2 "a nack of a classic queue is certain" relay_publish \
+  's/!sink_nack_is_certain(r->sink)/r->route->to.exchange/'
 mutant 6d "releasing does not put back what was claimed over" claim \
   's/left.now = mine->before;/left.now = (struct record_life){0};/'
 mutant 7 "recording writes over what is not its own" claim \

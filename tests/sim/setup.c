@@ -55,6 +55,7 @@ static void choose_route(struct world *w)
     w->broker.work_queues = 1;
     if (rng_chance(&w->rng, 650)) {
         r->to.queue = xstrdup("work");
+        r->to.queue_type = rng_chance(&w->rng, 300) ? QUEUE_CLASSIC : QUEUE_QUORUM;
     } else {
         r->to.exchange = xstrdup("jobs");
         w->broker.work_queues = 1 + (int)below(SIM_WORK_QUEUES);
@@ -97,7 +98,7 @@ static void choose_clean_faults(struct world *w)
     f->cancel = rate(5);
     f->alarm = rate(10);
     f->unroutable = rate(8);
-    f->refuse = w->route.to.queue ? rate(10) : 0;
+    f->refuse = world_nack_is_certain(w) ? rate(10) : 0;
     f->store_cut = rate(8);
     f->lost_request = rate(25);
     f->lost_reply = rate(25);

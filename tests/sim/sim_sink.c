@@ -123,6 +123,12 @@ const char *sink_describe(const struct sink *s)
     return "simulated broker";
 }
 
+bool sink_nack_is_certain(const struct sink *s)
+{
+    (void)s;
+    return world_nack_is_certain(sim);
+}
+
 bool sink_blocked(const struct sink *s, const char **reason)
 {
     if (s->blocked && reason)

@@ -13,6 +13,11 @@
 
 struct world *sim;
 
+bool world_nack_is_certain(const struct world *w)
+{
+    return w->route.to.queue && w->route.to.queue_type == QUEUE_QUORUM;
+}
+
 bool world_clean(const struct world *w)
 {
     return w->class <= CLASS_MANY;

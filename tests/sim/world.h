@@ -376,6 +376,7 @@ bool world_run(struct world *w);
 bool world_pause(struct relay_process *r);
 void world_crash(struct relay_process *r);
 bool world_clean(const struct world *w); /* a class in which nothing may be in doubt */
+bool world_nack_is_certain(const struct world *w);
 
 /* setup.c: what the seed says of configuration, faults and people */
 void setup_world(struct world *w);

@@ -167,6 +167,48 @@ static void test_what_exists_is_used_as_it_is(void **state)
     (void)state;
 }
 
+static void make_queue_of_type(struct bench *b, const char *type)
+{
+    amqp_table_entry_t entry = {.key = amqp_cstring_bytes("x-queue-type")};
+    entry.value.kind = AMQP_FIELD_KIND_UTF8;
+    entry.value.value.bytes = amqp_cstring_bytes(type);
+    amqp_table_t arguments = {1, &entry};
+    assert_non_null(
+        amqp_queue_declare(b->admin, 1, amqp_cstring_bytes(LOOP), 0, 1, 0, 0, arguments));
+}
+
+static void test_only_a_quorum_queue_refuses_for_certain(void **state)
+{
+    static const struct {
+        const char *label;
+        const char *there;
+        enum queue_type configured;
+        bool only_looks;
+        bool want;
+    } table[] = {
+        {"made as configured, quorum", NULL, QUEUE_QUORUM, false, true},
+        {"made as configured, classic", NULL, QUEUE_CLASSIC, false, false},
+        {"there, quorum", "quorum", QUEUE_QUORUM, false, true},
+        {"there, classic", "classic", QUEUE_QUORUM, false, false},
+        {"there, not ours to declare: the configuration counts", "classic", QUEUE_QUORUM, true,
+         true},
+        {"the same, which says classic", "classic", QUEUE_CLASSIC, true, false},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct bench b;
+        bench_set_up(&b);
+        if (table[i].there)
+            make_queue_of_type(&b, table[i].there);
+        b.route.to.queue_type = table[i].configured;
+        b.route.to.declare = !table[i].only_looks;
+        bench_open_sink(&b);
+        if (sink_nack_is_certain(b.sink) != table[i].want)
+            fail_msg("%s", table[i].label);
+        bench_tear_down(&b);
+    }
+    (void)state;
+}
+
 static void test_refusals_are_clear(void **state)
 {
     static char wrong[] = "S3cret";
@@ -211,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_headers_of_every_type_come_back),
         cmocka_unit_test(test_what_the_broker_would_refuse_is_not_sent),
         cmocka_unit_test(test_what_exists_is_used_as_it_is),
+        cmocka_unit_test(test_only_a_quorum_queue_refuses_for_certain),
         cmocka_unit_test(test_refusals_are_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
