@@ -197,10 +197,11 @@ void source_cancel(struct source *s)
     (void)s;
 }
 
-void source_flush(struct source *s, int64_t now)
+void source_flush(struct source *s, int64_t now, int64_t patience)
 {
     (void)s;
     (void)now;
+    (void)patience;
 }
 
 int64_t source_deadline(const struct source *s)

@@ -193,7 +193,7 @@ static void try_source(const struct config *config)
                     source_ack(s, m);
                 message_free(m);
             }
-            source_flush(s, clock_now());
+            source_flush(s, clock_now(), 0);
             source_read(s, true, clock_now());
         } while (source_is_up(s));
     }

@@ -106,7 +106,7 @@ void bench_turn(struct bench *b)
     poll(fds, 2, 10);
     int64_t now = clock_now();
     source_read(b->source, true, now);
-    source_flush(b->source, now);
+    source_flush(b->source, now, 0);
     if (!b->sink)
         return;
     sink_read(b->sink, now);
