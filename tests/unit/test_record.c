@@ -87,6 +87,7 @@ static void refuses_what_is_not_a_record(void **state)
         "2F 4294967296 1 t0 e0",                    /* too large */
         "2F 1 9223372036854775808 t0 e0",           /* too large */
         "2F 1 1 t9223372036854775807 e0",           /* the sum is too large */
+        "2F 1 9223372036854775807 t1 e0",           /* the sum is too large by one */
         "2F 1 -1 t3 e3",
         "2F 1 1 t0 e0\n",
         "2F 1 1", /* cut short */
