@@ -335,6 +335,9 @@ char *record_json(const struct record *r, const char *route, const char *key, in
     }
     char *printed = cJSON_PrintUnformatted(object);
     char *text = xstrdup(printed ? printed : "{}");
+    /* Within JSON they stand for themselves only between values: the result may have them there. */
+    for (char *p = text; (p = strpbrk(p, "\r\n"));)
+        *p = ' ';
     cJSON_free(printed);
     cJSON_Delete(object);
     return text;
