@@ -21,7 +21,7 @@ struct link {
     enum link_failure failure;
     const char *doing; /* what is being asked, to begin an error with; NULL: nothing */
     char error[640];
-    char refusal[640]; /* the text of the last one that was spared */
+    char refusal[256]; /* the text of the last one that was spared: a short string */
 
     char *describe;
     const char *user;
