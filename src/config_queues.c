@@ -93,6 +93,7 @@ static void check_to(struct check *c, size_t index, struct route_config *r)
     if (r->to.declare)
         check_reserved(c, route_path(index, "to.queue"), r->to.queue, false,
                        ", or set declare: false if it exists");
+    r->to.type_is_written = is_set(c, route_path(index, needy[0]));
     if (!is_set(c, route_path(index, "on_unroutable")))
         r->on_unroutable = exchange ? UNROUTABLE_PARK : UNROUTABLE_HOLD;
 }

@@ -64,6 +64,7 @@ static void test_defaults(void **state)
     assert_int_equal(r->window, 86400000);
     assert_int_equal(r->on_missing_key, MISSING_KEY_FORWARD);
     assert_int_equal(r->on_store_failure, STORE_FAILURE_HOLD);
+    assert_false(r->to.type_is_written);
     assert_int_equal(r->on_unroutable, UNROUTABLE_HOLD);
     assert_int_equal(r->on_in_doubt, IN_DOUBT_FORWARD);
     assert_true(r->window_completed == -1 && r->max_window == r->window && !r->window_header);
@@ -170,6 +171,7 @@ static void test_every_field(void **state)
     assert_ptr_equal(c->routes[1].store_config, &c->stores[0]);
     assert_false(c->routes[1].to.declare);
     assert_int_equal(c->routes[1].to.queue_type, QUEUE_CLASSIC);
+    assert_true(c->routes[1].to.type_is_written);
     assert_int_equal(c->routes[1].on_store_failure, STORE_FAILURE_PARK);
     assert_int_equal(c->routes[1].on_unroutable, UNROUTABLE_PARK);
     assert_int_equal(c->warnings.count, 0);
