@@ -31,6 +31,7 @@ struct link {
     char blocked_reason[256];
 
     int64_t heartbeat; /* ms */
+    int64_t ask_until; /* when all that is asked must have been answered: clock_now() */
     int64_t last_sent;
     int64_t last_received;
     struct frames frames;
