@@ -195,7 +195,8 @@ const struct option options[] = {
     {"routes[].on_in_doubt", OPTION_WORD, 0, ROUTE(on_in_doubt), "forward", NULL, NULL, in_doubt,
      "What becomes of a message of which a copy may or may not have arrived. forward marks the next copy "
      "x-onlyonce-in-doubt; wait holds it for the completion of the earlier copy, which makes it a duplicate, "
-     "and forwards it, marked, if none comes."},
+     "and forwards it, marked, if none comes. park parks it, and with it what a full work queue "
+     "refuses, unless that is known to be a quorum queue (to.queue_type)."},
     {"routes[].in_doubt_wait", OPTION_DURATION, 0, ROUTE(in_doubt_wait), "30s", "1s", "1h", NULL,
      "With on_in_doubt: wait, how long to wait for the completion of an earlier copy. At most half of hold_limit."},
     {"routes[].on_dead_lettered", OPTION_WORD, 0, ROUTE(on_dead_lettered), "forward", NULL, NULL, dead_lettered,
