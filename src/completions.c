@@ -76,7 +76,7 @@ struct completions *completions_new(const struct config *config, struct report_s
     c->stats = stats;
     describe_queues(c, &config->completions);
     c->source = source_new(config, &c->queues);
-    c->sink = sink_new(config, &c->queues);
+    c->sink = sink_new(config, &c->queues, SINK_OTHERS);
     c->source_outage = (struct outage){.link = "completions source"};
     c->sink_outage = (struct outage){.link = "completions sink"};
     c->stores = report_stores_new(config);

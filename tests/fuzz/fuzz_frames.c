@@ -216,7 +216,7 @@ static struct message *make_message(int number)
 
 static void try_sink(const struct config *config)
 {
-    struct sink *s = sink_new(config, &config->routes[0]);
+    struct sink *s = sink_new(config, &config->routes[0], SINK_COPIES);
     struct message *messages[MESSAGES];
     bool answered[MESSAGES] = {false};
     bool permanent = false;

@@ -70,7 +70,7 @@ void bench_set_up(struct bench *b)
 void bench_open_sink(struct bench *b)
 {
     bool permanent;
-    b->sink = sink_new(&b->config, &b->route);
+    b->sink = sink_new(&b->config, &b->route, SINK_COPIES);
     if (!sink_open(b->sink, &permanent))
         fail_msg("sink: %s", sink_error(b->sink));
 }
