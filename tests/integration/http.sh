@@ -156,6 +156,15 @@ who() {
 who loopback "127.0.0.1:$PORT" "" 200 403 200
 rig_check "loopback: a token that nobody asked for changes nothing" gives 403 DELETE /v1/keys/pay/msg:a -H "$BEARER"
 rig_check "loopback: says what is missing" says '.detail | test("admin.token")'
+for path in / $READ; do
+  rig_check "loopback: $path is not for a stranger's name" gives 403 GET "$path" -H "Host: evil.example:$PORT"
+done
+rig_check "loopback: says which is" says '.detail | test("localhost, 127.x.x.x or \\[::1\\]")'
+for path in $OPEN; do
+  rig_check "loopback: $path is for every name" gives 200 GET "$path" -H "Host: evil.example:$PORT"
+done
+rig_check "loopback: localhost is no stranger" gives 200 GET /v1/routes -H "Host: localhost:$PORT"
+rig_check "loopback: nor is who names none" gives 200 GET /v1/routes --http1.0 -H Host:
 rig_relay_stop loopback || rig_fail "loopback stops"
 who everywhere "0.0.0.0:$PORT" "" 403 403 403
 rig_check "everywhere: warned about at the start" grep -q 'no admin.token is set' "$RIG_DIR/everywhere.log"

@@ -100,6 +100,62 @@ static void serve_as(struct bench *b, bool loopback, bool with_token)
     admin_served_init(&b->served, &b->config, &b->all_stats, &b->reports, loopback);
 }
 
+/* Of a browser that a stranger's name server leads here the stranger's name is what it asks for. */
+static void whose_host(void **state)
+{
+    static const struct {
+        const char *host;
+        bool own;
+    } rows[] = {
+        {NULL, true},
+        {"localhost", true},
+        {"LocalHost:8080", true},
+        {"127.0.0.1", true},
+        {"127.0.0.1:8080", true},
+        {"127.1.2.3:1", true},
+        {"[::1]", true},
+        {"[::1]:8080", true},
+        {"[0:0:0:0:0:0:0:1]", true},
+        {"", false},
+        {":8080", false},
+        {"evil.example", false},
+        {"evil.example:8080", false},
+        {"localhost.evil.example", false},
+        {"127.0.0.1.evil.example:8080", false},
+        {"127.evil.example", false},
+        {"128.0.0.1", false},
+        {"0.0.0.0", false},
+        {"10.0.0.1:8080", false},
+        {"::1", false},
+        {"[::1", false},
+        {"[::2]:8080", false},
+        {"[127.0.0.1]", false},
+        {"[localhost]", false},
+        {"[::1]x", false},
+        {"localhost:8080x", false},
+        {"localhost:80:80", false},
+        {"evil.example@localhost", false},
+        {"localhostlocalhostlocalhostlocalhostlocalhostlocalhost", false},
+    };
+    struct bench *b = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct admin_request health = {"GET", "/healthz", .host = rows[i].host};
+        struct admin_request page = {"GET", "/", .host = rows[i].host};
+        struct admin_request reads = {"GET", "/v1/routes", .host = rows[i].host};
+        int want = rows[i].own ? 200 : 403;
+        serve_as(b, true, false);
+        assert_int_equal(ask_with(b, health), 200);
+        assert_int_equal(ask_with(b, page), want);
+        if (ask_with(b, reads) != want)
+            fail_msg("%s gives %u", rows[i].host, b->answer.status);
+        if (!rows[i].own)
+            body_has(b, "localhost, 127.x.x.x or [::1]");
+        serve_as(b, true, true);
+        reads.authorization = "Bearer " TOKEN;
+        assert_int_equal(ask_with(b, reads), 200);
+    }
+}
+
 static void who_may(void **state)
 {
     static const struct {
@@ -376,6 +432,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(who_may),
+        TEST(whose_host),
         TEST(paths_and_methods),
         TEST(keys_are_decoded_once),
         TEST(completing_and_releasing),
