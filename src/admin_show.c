@@ -151,7 +151,8 @@ static void add_messages(cJSON *worker, const struct vitals *v, int64_t now)
             messages, place_name((enum place)p),
             (double)atomic_load_explicit(&v->messages[p], memory_order_relaxed));
     int64_t oldest = atomic_load_explicit(&v->oldest, memory_order_relaxed);
-    cJSON_AddNumberToObject(worker, "oldest_message_ms", oldest ? (double)(now - oldest) : 0);
+    cJSON_AddNumberToObject(worker, "oldest_message_ms",
+                            oldest && now > oldest ? (double)(now - oldest) : 0);
     const char *holding = atomic_load_explicit(&v->holding, memory_order_relaxed);
     if (holding)
         cJSON_AddStringToObject(worker, "holding", holding);
@@ -231,10 +232,11 @@ void admin_routes(struct admin_served *s, const struct admin_request *r, struct 
 
 /* ---- The last ten minutes ---- */
 
-static void describe_history(cJSON *object, struct history *history, int64_t now)
+static void describe_history(cJSON *object, struct history *history)
 {
     struct history_sample *samples = xcalloc(HISTORY_MAX, sizeof *samples);
     size_t count = history_copy(history, samples);
+    int64_t now = clock_now(); /* After the copy, so that no sample is of the future. */
     cJSON *ms_ago = cJSON_AddArrayToObject(object, "ms_ago");
     cJSON *forwarded = cJSON_AddArrayToObject(object, "forwarded");
     cJSON *duplicates = cJSON_AddArrayToObject(object, "duplicates");
@@ -249,13 +251,12 @@ static void describe_history(cJSON *object, struct history *history, int64_t now
 void admin_history(struct admin_served *s, const struct admin_request *r, struct admin_answer *out)
 {
     (void)r;
-    int64_t now = clock_now();
     cJSON *object = cJSON_CreateObject();
     cJSON *routes = cJSON_AddArrayToObject(object, "routes");
     for (size_t i = 0; i < s->config->route_count; i++) {
         cJSON *route = cJSON_CreateObject();
         cJSON_AddStringToObject(route, "name", s->config->routes[i].name);
-        describe_history(route, &s->stats[i]->history, now);
+        describe_history(route, &s->stats[i]->history);
         cJSON_AddItemToArray(routes, route);
     }
     admin_json(out, 200, object);

@@ -396,6 +396,49 @@ static void history_is_told(void **state)
     body_has(b, "\"forwarded\":[0,7],\"duplicates\":[0,3]}");
 }
 
+struct sampler {
+    struct route_stats *stats;
+    atomic_bool stop;
+};
+
+static void *sample_all_the_time(void *arg)
+{
+    struct sampler *s = arg;
+    while (!atomic_load(&s->stop))
+        stats_sample(s->stats, clock_now());
+    return NULL;
+}
+
+/* Of many routes, so that answering takes longer than the clock's step. */
+static void nothing_is_of_the_future(void **state)
+{
+    enum { ROUTES = 200, TIMES = 20 };
+    static struct route_config routes[ROUTES];
+    static struct route_stats *stats[ROUTES];
+    struct bench *b = *state;
+    struct sampler sampler = {.stats = &b->stats};
+    pthread_t thread;
+    for (size_t i = 0; i < ROUTES; i++) {
+        routes[i] = b->route;
+        stats[i] = &b->stats;
+    }
+    admin_served_free(&b->served);
+    b->config.routes = routes;
+    b->config.route_count = ROUTES;
+    admin_served_init(&b->served, &b->config, stats, &b->reports, true);
+    atomic_store(&b->stats.workers[0].oldest, clock_now() + 60000);
+    assert_int_equal(ask(b, "GET", "/v1/routes"), 200);
+    assert_null(strstr((const char *)b->answer.body.data, "_ms\":-"));
+    assert_int_equal(pthread_create(&thread, NULL, sample_all_the_time, &sampler), 0);
+    for (size_t i = 0; i < TIMES; i++) {
+        assert_int_equal(ask(b, "GET", "/v1/history"), 200);
+        if (strpbrk((const char *)b->answer.body.data, "-"))
+            fail_msg("a sample is of the future: %.300s", (const char *)b->answer.body.data);
+    }
+    atomic_store(&sampler.stop, true);
+    pthread_join(thread, NULL);
+}
+
 /* What the page goes by. */
 static void routes_say_what_may_be_done(void **state)
 {
@@ -440,6 +483,7 @@ int main(void)
         TEST(ready_is_who_reaches_all),
         TEST(the_page_is_served),
         TEST(history_is_told),
+        TEST(nothing_is_of_the_future),
         TEST(routes_say_what_may_be_done),
         TEST(recent_messages_are_told),
     };
