@@ -52,9 +52,9 @@ void admin_health(struct admin_served *s, const struct admin_request *r, struct 
 /* ---- Readiness ---- */
 
 /* What a connection leads to, or why it is down. */
-static void link_text(struct vitals *v, size_t link, char out[VITALS_TEXT_MAX])
+static void link_text(struct vitals *v, enum link_name link, char out[VITALS_TEXT_MAX])
 {
-    vitals_text(v, (enum link_name)link, out);
+    vitals_text(v, link, out);
     if (!*out)
         snprintf(out, VITALS_TEXT_MAX, "%s",
                  link == LINK_SOURCE ? "waits for the store and the destination" : "not tried yet");
@@ -62,7 +62,7 @@ static void link_text(struct vitals *v, size_t link, char out[VITALS_TEXT_MAX])
 
 /* Adds one that is not reached; `route` NULL: completions.queue is not. */
 static void add_missing(cJSON *missing, const char *route, size_t worker, struct vitals *v,
-                        size_t link)
+                        enum link_name link)
 {
     char why[VITALS_TEXT_MAX];
     link_text(v, link, why);
@@ -72,14 +72,14 @@ static void add_missing(cJSON *missing, const char *route, size_t worker, struct
         cJSON_AddStringToObject(entry, "route", route);
         cJSON_AddNumberToObject(entry, "worker", (double)worker);
     }
-    cJSON_AddStringToObject(entry, "link", link_name_text((enum link_name)link));
+    cJSON_AddStringToObject(entry, "link", link_name_text(link));
     cJSON_AddStringToObject(entry, "why", why);
     cJSON_AddItemToArray(missing, entry);
 }
 
 static cJSON *find_missing(const struct admin_served *s)
 {
-    static const size_t needed[] = {LINK_STORE, LINK_SINK, LINK_SOURCE};
+    static const enum link_name needed[] = {LINK_STORE, LINK_SINK, LINK_SOURCE};
     cJSON *missing = cJSON_CreateArray();
     for (size_t i = 0; i < s->config->route_count; i++)
         for (size_t k = 0; k < s->stats[i]->worker_count; k++)

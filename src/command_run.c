@@ -240,15 +240,12 @@ static bool serves_http(const struct daemon *d)
     return d->admin || d->next_admin;
 }
 
-/* How many ms nothing is to be done by itself. */
-static int until_next(struct daemon *d)
+/* How many ms nothing is to be done by itself, the manager's next time being `manager`. */
+static int until_next(const struct daemon *d, int64_t manager)
 {
-    int64_t next = d->next_watch;
+    int64_t next = d->next_watch < manager ? d->next_watch : manager;
     if (serves_http(d) && d->next_sample < next)
         next = d->next_sample;
-    int64_t manager = tell_manager(d);
-    if (manager < next)
-        next = manager;
     int64_t wait = next - clock_now();
     return wait > 0 ? (int)wait : 0;
 }
@@ -268,7 +265,8 @@ static void wait_for_news(struct daemon *d, int signal_fd)
 {
     struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                             {.fd = fleet_fd(d->fleet), .events = POLLIN}};
-    (void)poll(fds, 2, until_next(d));
+    int64_t manager = tell_manager(d);
+    (void)poll(fds, 2, until_next(d, manager));
     admin_watch(d->admin);
     sample(d);
     if (d->next_admin && !d->stopping && clock_now() >= d->next_admin)
