@@ -282,8 +282,15 @@ hash_of() {
   { echo && sed -n "/^<$1>$/,/^<\/$1>$/p" "$RIG_DIR/body" | sed '1d; $d'; } | openssl dgst -sha256 -binary | base64
 }
 
+# joined : the page, from the files that it is built from.
+joined() (
+  cd "$RIG_SOURCE/src" || exit 1
+  sed -e '/^{{page.css}}$/{r page.css' -e 'd}' -e '/^{{page_data.js}}$/{r page_data.js' -e 'd}' \
+    -e '/^{{page.js}}$/{r page.js' -e 'd}' page.html
+)
+
 rig_check "the page" gives 200 GET /
-rig_check "is the file that it was built from" cmp "$RIG_DIR/body" "$RIG_SOURCE/src/page.html"
+rig_check "is the files that it was built from" cmp "$RIG_DIR/body" <(joined)
 rig_check "is to be asked for again" has_header Cache-Control no-cache
 rig_check "says nobody where it was" has_header Referrer-Policy no-referrer
 rig_check "its type is not guessed" has_header X-Content-Type-Options nosniff
