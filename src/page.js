@@ -309,6 +309,8 @@ function showNoRecord() {
 
 /* `before`: what has just been done, to be said first. */
 async function lookUp(route, key, before = '') {
+  if (found.route !== route || found.key !== key)
+    showNoRecord(); // What is shown, and may be done, is another key's.
   Object.assign(found, {route, key});
   $('found').hidden = false;
   say('found-message', before || `Looks up ${key}`, '');

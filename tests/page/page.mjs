@@ -343,6 +343,34 @@ await check('what is no key is refused in words', async () => {
   await says(page, '#found-message', /this is no key/);
 });
 
+/* ---- Late answers ---- */
+
+/* Requests of that method for keys stay unanswered; the answer is a function that lets them all go on. */
+async function holdKeys(method) {
+  const held = [];
+  await page.route('**/v1/keys/**', (route) => route.request().method() === method ? held.push(route) : route.continue());
+  return {
+    count: () => held.length,
+    end: async (answer = (route) => route.continue()) => {
+      await page.unroute('**/v1/keys/**');
+      await Promise.all(held.map(answer));
+    },
+  };
+}
+
+await act('put', 'pay', 'msg:d', '2F 1 1782640800123 t67 e86400067');
+await check('while a key is looked up the one before it can be neither seen nor released', async () => {
+  await lookUp(page, 'msg:d');
+  await says(page, '#record', /State\s+forwarded/);
+  const held = await holdKeys('GET');
+  await lookUp(page, 'msg:other');
+  await until(() => assert.equal(held.count(), 1));
+  const seen = [await text(page, '#record'), await page.locator('#release').isVisible()];
+  await held.end();
+  assert.deepEqual(seen, ['', false]);
+  await says(page, '#found-message', /not on record|no record/);
+});
+
 /* ---- Hostile texts ---- */
 
 await check('a hostile queue and key are shown as they are', async () => {
