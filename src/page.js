@@ -325,14 +325,14 @@ async function lookUp(route, key, before = '') {
       return;
     showNoRecord();
     const gone = before && error instanceof Refusal && error.status === 404;
-    say('found-message', gone ? before : whyNot(error), gone ? 'good-text' : 'bad-text');
+    say('found-message', gone ? before : whyNot(error, 'The server does not answer.'), gone ? 'good-text' : 'bad-text');
   }
 }
 
-function whyNot(error) {
+function whyNot(error, noAnswer) {
   if (error instanceof Refusal && error.status === 401)
     poll();
-  return error instanceof Refusal ? error.message : 'The server does not answer.';
+  return error instanceof Refusal ? error.message : noAnswer;
 }
 
 function lookUpOther(route, key) {
@@ -369,7 +369,7 @@ async function change(id, method, path, body, done) {
     await lookUp(route, key, done(key, answer.answer));
     poll();
   } catch (error) {
-    dialog.querySelector('[role=alert]').textContent = whyNot(error);
+    dialog.querySelector('[role=alert]').textContent = whyNot(error, 'No answer: it may or may not have been done; look it up.');
   }
   button.disabled = false;
 }

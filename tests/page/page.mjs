@@ -371,6 +371,20 @@ await check('while a key is looked up the one before it can be neither seen nor 
   await says(page, '#found-message', /not on record|no record/);
 });
 
+await check('a change without an answer may have been made, and it says so', async () => {
+  for (const [id, method] of [['complete', 'POST'], ['release', 'DELETE']]) {
+    await lookUp(page, 'msg:d');
+    await says(page, '#record', /State\s+forwarded/);
+    const held = await holdKeys(method);
+    await page.locator(`#${id}`).click();
+    await page.locator(`#${id}-dialog .main`).click();
+    await until(() => assert.equal(held.count(), 1));
+    await held.end((route) => route.abort('failed'));
+    await says(page, `#${id}-dialog [role=alert]`, /^No answer: it may or may not have been done; look it up\.$/);
+    await page.locator(`#${id}-dialog [data-cancel]`).click();
+  }
+});
+
 /* ---- Hostile texts ---- */
 
 await check('a hostile queue and key are shown as they are', async () => {
