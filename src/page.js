@@ -354,24 +354,36 @@ function openDialog(id) {
   dialog.showModal();
 }
 
-/* Closes it, unless it failed: then it says why. */
+/* While it is, nothing closes it, so that the answer comes to who has asked. */
+function setBusy(dialog, busy) {
+  dialog.ariaBusy = String(busy);
+  for (const button of dialog.querySelectorAll('button'))
+    button.disabled = busy;
+}
+
+const isBusy = (dialog) => dialog.ariaBusy === 'true';
+
+/* Closes it, unless it failed: then it says why, and so does the key's box, which stays. */
 async function change(id, method, path, body, done) {
   const dialog = $(id);
   const {route, key, record} = found;
-  const button = dialog.querySelector('.main');
   // A life of the key that began since then is not meant.
   const guard = `first_seen=${Date.parse(record.first_seen)}`;
-  button.disabled = true;
+  setBusy(dialog, true);
   try {
     const answer = JSON.parse(await ask(method, `${path(keyPath(route, key))}${guard}`, {body, patience: KEY_PATIENCE_MS}));
+    setBusy(dialog, false);
     dialog.close();
     $('found').focus(); // The button that opened it may vanish.
     await lookUp(route, key, done(key, answer.answer));
     poll();
   } catch (error) {
-    dialog.querySelector('[role=alert]').textContent = whyNot(error, 'No answer: it may or may not have been done; look it up.');
+    const why = whyNot(error, 'No answer: it may or may not have been done; look it up.');
+    dialog.querySelector('[role=alert]').textContent = why;
+    say('found-message', `${key}: ${why}`, 'bad-text');
+    setBusy(dialog, false);
+    dialog.querySelector('.main').focus();
   }
-  button.disabled = false;
 }
 
 function complete() {
@@ -397,7 +409,16 @@ function onSubmit(form, act) {
 for (const [id, act] of [['complete-dialog', complete], ['release-dialog', release]]) {
   onSubmit($(id).querySelector('form'), act);
   $(id).querySelector('[data-cancel]').addEventListener('click', () => $(id).close());
+  $(id).addEventListener('cancel', (event) => {
+    if (isBusy($(id)))
+      event.preventDefault();
+  });
 }
+// A second Escape would close a dialog without asking it; and the focus is nowhere while its button is disabled.
+document.addEventListener('keydown', (event) => {
+  if (event.key === 'Escape' && [...document.querySelectorAll('dialog[open]')].some(isBusy))
+    event.preventDefault();
+});
 $('complete').addEventListener('click', () => openDialog('complete-dialog'));
 $('release').addEventListener('click', () => {
   $('force-label').hidden = found.record.state !== 'pending';

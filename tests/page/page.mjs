@@ -371,6 +371,25 @@ await check('while a key is looked up the one before it can be neither seen nor 
   await says(page, '#found-message', /not on record|no record/);
 });
 
+await check('a dialog that has asked stays until it has its answer, which the key\'s box has, too', async () => {
+  await lookUp(page, 'msg:d');
+  await says(page, '#record', /State\s+forwarded/);
+  const isOpen = () => page.locator('#release-dialog').evaluate((d) => d.open);
+  const held = await holdKeys('DELETE');
+  await page.locator('#release').click();
+  await page.locator('#release-dialog .main').click();
+  await until(() => assert.equal(held.count(), 1));
+  for (let i = 0; i < 3; i++)
+    await page.keyboard.press('Escape');
+  const stayed = [await isOpen(), await page.locator('#release-dialog [data-cancel]').isDisabled()];
+  await held.end((route) => route.fulfill({status: 503, contentType: 'application/problem+json', json: {detail: 'the store is away'}}));
+  await says(page, '#release-dialog [role=alert]', /^the store is away$/);
+  await says(page, '#found-message', /^msg:d: the store is away$/);
+  assert.deepEqual(stayed, [true, true]);
+  assert.equal(await focused(page), 'Release');
+  await page.keyboard.press('Escape');
+  assert.equal(await isOpen(), false);
+});
 await check('a change without an answer may have been made, and it says so', async () => {
   for (const [id, method] of [['complete', 'POST'], ['release', 'DELETE']]) {
     await lookUp(page, 'msg:d');
