@@ -42,6 +42,7 @@ struct daemon {
     bool owes_ready;  /* the service manager was not told yet that it runs, or runs again */
     int64_t ready_by; /* clock_now(): then it is told, whoever is not reached */
     bool changing;    /* to another configuration */
+    bool refused;     /* the last reload was */
 };
 
 static void say_configuration(const struct config *config, const char *event)
@@ -74,13 +75,14 @@ static bool start_admin(struct daemon *d)
 static void say_status(struct daemon *d, size_t waiting, const char *first)
 {
     size_t routes = fleet_config(d->fleet)->route_count;
+    const char *refused = d->refused ? "; the last reload was refused: see the log" : "";
     if (d->changing)
         notify_status(&d->notify, "changes to another configuration");
     else if (waiting)
-        notify_status(&d->notify, "%zu of %zu routes wait for their servers, the first is %s",
-                      waiting, routes, first);
+        notify_status(&d->notify, "%zu of %zu routes wait for their servers, the first is %s%s",
+                      waiting, routes, first, refused);
     else
-        notify_status(&d->notify, "relays, routes: %zu", routes);
+        notify_status(&d->notify, "relays, routes: %zu%s", routes, refused);
 }
 
 static void say_notify_error(struct daemon *d)
@@ -160,6 +162,7 @@ static void reload(struct daemon *d)
     struct buffer errors = {0};
     tell_reload(d);
     struct config *next = config_load(d->file, &errors);
+    d->refused = !next;
     if (next && fleet_change(d->fleet, next)) {
         d->changing = true;
         LOG_INFO("the configuration has changed, what differs is drained and started again",
