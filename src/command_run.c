@@ -81,6 +81,9 @@ static void say_status(struct daemon *d, size_t waiting, const char *first)
     else if (waiting)
         notify_status(&d->notify, "%zu of %zu routes wait for their servers, the first is %s%s",
                       waiting, routes, first, refused);
+    else if (fleet_reports_wait(d->fleet))
+        notify_status(&d->notify, "relays, routes: %zu; completions.queue is waited for%s", routes,
+                      refused);
     else
         notify_status(&d->notify, "relays, routes: %zu%s", routes, refused);
 }

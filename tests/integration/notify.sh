@@ -120,6 +120,22 @@ rig_check "a refused login" rig_exits 1 timeout 20 "$RIG_BUILD/onlyonce" run -c 
 rig_check "is no start" heard_are STOPPING=1
 deafen
 
+# ---- completions.queue alone is refused ----
+
+configure 24h
+echo "completions: {queue: reports}" >>"$RIG_DIR/relay.yaml"
+listen_at_path
+rig_relay_start reports "$RIG_DIR/relay.yaml"
+rig_check "with completions.queue it is ready" hears READY=1 30
+rig_check "its status is that of the routes" hears 'STATUS=relays, routes: 1' 5
+rig_rabbitctl -q set_permissions guest '.*' '.*' '^in$' || rig_die "guest may read one queue alone"
+rig_queues delete reports
+rig_check "a completions.queue that is refused is waited for" rig_wait_until \
+  "[ \"\$(last_status)\" = 'STATUS=relays, routes: 1; completions.queue is waited for' ]" 15
+rig_relay_stop reports
+rig_rabbitctl -q set_permissions guest '.*' '.*' '.*'
+deafen
+
 # ---- rubbish ----
 
 configure 24h
