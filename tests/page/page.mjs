@@ -352,8 +352,8 @@ async function holdKeys(method) {
   return {
     count: () => held.length,
     end: async (answer = (route) => route.continue()) => {
-      await page.unroute('**/v1/keys/**');
       await Promise.all(held.map(answer));
+      await page.unroute('**/v1/keys/**');
     },
   };
 }
