@@ -2,8 +2,9 @@
  * amqp - one connection to the broker, with one channel, driven by frames that never block.
  *
  * link_open() connects, with TLS for amqps://, logs in with the capabilities that make the broker
- * tell us things, and opens channel 1; link_rpc() asks something of it and waits for the answer.
- * Both are bounded by timeouts. All else only reads what has come and writes what can go.
+ * tell us things, and opens channel 1; link_rpc() asks something of it and waits for the answer, at
+ * most 10 s. All of it together has 20 s from link_open() on, less than a worker may stand still
+ * (vitals.h). All else only reads what has come and writes what can go.
  *
  * rabbitmq-c encodes and decodes methods for us. Sockets and waiting are our own, since its publish
  * and acknowledge have no send timeout, wait for ever for a silent peer (0.11), break a connection

@@ -12,9 +12,16 @@
 #define LOGIN_PATIENCE 5000
 #define RPC_PATIENCE 10000
 #define OPEN_BUDGET 5000                /* after which link_open() tries no further URL */
+#define ASK_BUDGET 20000                /* for all that is asked, link_open() included */
 #define HEARTBEAT_NEVER (INT64_MAX / 4) /* until it is agreed upon */
 
 /* ---- Asking ---- */
+
+static int64_t wait_until(const struct link *l, int64_t patience)
+{
+    int64_t until = clock_now() + patience;
+    return until < l->ask_until ? until : l->ask_until;
+}
 
 static bool await(struct link *l, unsigned channel, int64_t until, struct link_frame *frame)
 {
@@ -30,10 +37,9 @@ static bool await(struct link *l, unsigned channel, int64_t until, struct link_f
 
 static bool ask(struct link *l, amqp_method_number_t id, void *method, struct link_frame *answer)
 {
-    int64_t now = clock_now();
     link_put_method(l, id, method);
-    link_flush(l, now);
-    return await(l, LINK_CHANNEL, now + RPC_PATIENCE, answer);
+    link_flush(l, clock_now());
+    return await(l, LINK_CHANNEL, wait_until(l, RPC_PATIENCE), answer);
 }
 
 static bool open_channel(struct link *l)
@@ -78,7 +84,7 @@ bool link_rpc(struct link *l, const struct link_rpc *rpc, unsigned *refused)
 
 static bool dial(struct link *l, const struct broker_url *url)
 {
-    int64_t until = clock_now() + CONNECT_PATIENCE;
+    int64_t until = wait_until(l, CONNECT_PATIENCE);
     if (wire_open(&l->wire, url->host, url->port, url->tls ? &l->broker->tls : NULL, until))
         return true;
     link_fail_as(l, l->wire.refused ? LINK_REFUSED : LINK_FAILED, "cannot connect to %s: %s",
@@ -90,7 +96,7 @@ static void exchange_words(struct link *l, struct login *login)
 {
     struct link_frame f;
     char error[LOGIN_ERROR_MAX];
-    int64_t until = clock_now() + LOGIN_PATIENCE;
+    int64_t until = wait_until(l, LOGIN_PATIENCE);
     frames_put_greeting(&l->frames);
     while (!login->done && await(l, 0, until, &f)) {
         const char *bad = login_take(login, &l->frames, f.payload, error);
@@ -147,6 +153,7 @@ bool link_open(struct link *l)
 {
     assert(l->wire.fd < 0);
     int64_t start = clock_now();
+    l->ask_until = start + ASK_BUDGET;
     for (size_t i = 0; i < l->broker->urls.count; i++) {
         if (try_url(l, &l->broker->parsed[l->next_url++ % l->broker->urls.count]))
             return true;

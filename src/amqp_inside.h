@@ -21,7 +21,7 @@ struct link {
     enum link_failure failure;
     const char *doing; /* what is being asked, to begin an error with; NULL: nothing */
     char error[640];
-    char refusal[640]; /* the text of the last one that was spared */
+    char refusal[256]; /* the text of the last one that was spared: a short string */
 
     char *describe;
     const char *user;
@@ -31,6 +31,7 @@ struct link {
     char blocked_reason[256];
 
     int64_t heartbeat; /* ms */
+    int64_t ask_until; /* when all that is asked must have been answered: clock_now() */
     int64_t last_sent;
     int64_t last_received;
     struct frames frames;

@@ -76,7 +76,7 @@ struct completions *completions_new(const struct config *config, struct report_s
     c->stats = stats;
     describe_queues(c, &config->completions);
     c->source = source_new(config, &c->queues);
-    c->sink = sink_new(config, &c->queues);
+    c->sink = sink_new(config, &c->queues, SINK_OTHERS);
     c->source_outage = (struct outage){.link = "completions source"};
     c->sink_outage = (struct outage){.link = "completions sink"};
     c->stores = report_stores_new(config);
@@ -448,7 +448,7 @@ static int64_t turn(struct completions *c)
     if (c->source_open && now >= give_all_back_at(c))
         give_back(c);
     if (c->source_open)
-        source_flush(c->source, clock_now());
+        source_flush(c->source, clock_now(), 0); /* A release must not be seen twice. */
     if (c->sink_open)
         sink_flush(c->sink, clock_now());
     if (c->failed || (c->stopping && (TAILQ_EMPTY(&c->sent) || now >= c->stop_by)))

@@ -400,7 +400,8 @@ static bool same_store(const struct store_config *a, const struct store_config *
 
 static bool same_route(const struct route_config *a, const struct route_config *b)
 {
-    return options_same("routes[].", a, b) && same_store(a->store_config, b->store_config);
+    return options_same("routes[].", a, b) && a->to.type_is_written == b->to.type_is_written &&
+           same_store(a->store_config, b->store_config);
 }
 
 /* All routes, in any order, and who reports. */

@@ -122,6 +122,7 @@ struct route_config {
         char *exchange;    /* and exchange is set */
         char *routing_key; /* NULL: the message's own */
         enum queue_type queue_type;
+        bool type_is_written; /* in the file: queue_type is not the default */
         bool declare;
         int64_t unconfirmed;
     } to;

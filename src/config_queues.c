@@ -93,6 +93,7 @@ static void check_to(struct check *c, size_t index, struct route_config *r)
     if (r->to.declare)
         check_reserved(c, route_path(index, "to.queue"), r->to.queue, false,
                        ", or set declare: false if it exists");
+    r->to.type_is_written = is_set(c, route_path(index, needy[0]));
     if (!is_set(c, route_path(index, "on_unroutable")))
         r->on_unroutable = exchange ? UNROUTABLE_PARK : UNROUTABLE_HOLD;
 }
@@ -139,6 +140,17 @@ static void check_duplicates(struct check *c, size_t index, const struct route_c
                          "unless a binding by headers keeps them away"));
 }
 
+/* Of a queue that the relay may ask about it is not known yet. */
+static void check_doubt(struct check *c, size_t index, const struct route_config *r)
+{
+    bool certain =
+        r->to.queue && r->to.queue_type == QUEUE_QUORUM && (r->to.declare || r->to.type_is_written);
+    if (r->on_in_doubt == IN_DOUBT_PARK && !certain)
+        warn(c, faults_line(c->faults, route_path(index, "on_in_doubt").text,
+                            "parks what a full queue refuses, too: it is certain to be held only "
+                            "where to.queue is known to be a quorum queue"));
+}
+
 void config_check_queues(struct check *c, size_t index)
 {
     struct route_config *r = &c->config->routes[index];
@@ -146,6 +158,7 @@ void config_check_queues(struct check *c, size_t index)
     check_to(c, index, r);
     check_park(c, index, r);
     check_duplicates(c, index, r);
+    check_doubt(c, index, r);
 }
 
 /* ---- Of the reports ---- */

@@ -140,7 +140,9 @@ const struct option options[] = {
     {"routes[].to.routing_key", OPTION_ENTITY, OPTION_DERIVED | OPTION_MAY_BE_EMPTY, ROUTE(to.routing_key),
      "the message's own", NULL, NULL, NULL, "The routing key to publish to that exchange with."},
     {"routes[].to.queue_type", OPTION_WORD, 0, ROUTE(to.queue_type), "quorum", NULL, NULL, queue_types,
-     "The work queue's type: it is made so if it is missing. What a classic one refuses is in doubt."},
+     "The work queue's type: it is made so if it is missing. What a quorum queue "
+     "refuses it did not store; what another one refuses is in doubt, and so is what a queue of unknown type "
+     "refuses. So write quorum, if it is, for a queue with arguments of its own or with to.declare: false."},
     {"routes[].to.declare", OPTION_BOOLEAN, 0, ROUTE(to.declare), "true", NULL, NULL, NULL,
      "Make the work queue if it is missing. false: it must exist."},
     {"routes[].to.unconfirmed", OPTION_NUMBER, 0, ROUTE(to.unconfirmed), "500", "1", "65535", NULL,
@@ -193,7 +195,8 @@ const struct option options[] = {
     {"routes[].on_in_doubt", OPTION_WORD, 0, ROUTE(on_in_doubt), "forward", NULL, NULL, in_doubt,
      "What becomes of a message of which a copy may or may not have arrived. forward marks the next copy "
      "x-onlyonce-in-doubt; wait holds it for the completion of the earlier copy, which makes it a duplicate, "
-     "and forwards it, marked, if none comes."},
+     "and forwards it, marked, if none comes. park parks it, and with it what a full work queue "
+     "refuses, unless that is known to be a quorum queue (to.queue_type)."},
     {"routes[].in_doubt_wait", OPTION_DURATION, 0, ROUTE(in_doubt_wait), "30s", "1s", "1h", NULL,
      "With on_in_doubt: wait, how long to wait for the completion of an earlier copy. At most half of hold_limit."},
     {"routes[].on_dead_lettered", OPTION_WORD, 0, ROUTE(on_dead_lettered), "forward", NULL, NULL, dead_lettered,

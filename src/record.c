@@ -167,7 +167,7 @@ static bool take_number(struct reader *in, uint64_t most, uint64_t *out)
     const char *start = in->at;
     for (; in->at < in->end && *in->at >= '0' && *in->at <= '9'; in->at++) {
         uint64_t digit = (uint64_t)(*in->at - '0');
-        if (value > (most - digit) / 10)
+        if (digit > most || value > (most - digit) / 10)
             return false;
         value = value * 10 + digit;
     }
@@ -335,6 +335,9 @@ char *record_json(const struct record *r, const char *route, const char *key, in
     }
     char *printed = cJSON_PrintUnformatted(object);
     char *text = xstrdup(printed ? printed : "{}");
+    /* Within JSON they stand for themselves only between values: the result may have them there. */
+    for (char *p = text; (p = strpbrk(p, "\r\n"));)
+        *p = ' ';
     cJSON_free(printed);
     cJSON_Delete(object);
     return text;

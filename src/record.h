@@ -85,7 +85,8 @@ bool record_equal(const struct record *a, const struct record *b);
 bool record_time(int64_t ms, char out[RECORD_TIME_MAX]) __attribute__((warn_unused_result));
 
 /* The record as one JSON object on a line, without its '\n', to be freed. `ttl` is its time to live
- * in ms; `result` is JSON, put in as it is, or NULL. RECORD_NONE gives "not_found". */
+ * in ms; `result` is JSON, or NULL; line ends in it become spaces. RECORD_NONE gives
+ * "not_found". */
 char *record_json(const struct record *r, const char *route, const char *key, int64_t ttl,
                   const char *result) __attribute__((warn_unused_result));
 

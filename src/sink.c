@@ -22,6 +22,7 @@ struct sent {
 
 struct sink {
     const struct route_config *route;
+    enum sink_use use;
     struct link *link;
     bool nack_is_certain; /* see topology_certain() */
     size_t body_max;      /* as the broker told when it refused a larger one; SIZE_MAX: not known */
@@ -44,11 +45,13 @@ struct sink {
     struct buffer header; /* scratch */
 };
 
-struct sink *sink_new(const struct config *config, const struct route_config *route)
+struct sink *sink_new(const struct config *config, const struct route_config *route,
+                      enum sink_use use)
 {
     struct sink *s = xcalloc(1, sizeof *s);
     char *purpose = xasprintf("%s sink", route->name);
     s->route = route;
+    s->use = use;
     s->link = link_new(&config->broker, purpose);
     free(purpose);
     s->body_max = SIZE_MAX;
@@ -388,11 +391,16 @@ static bool select_confirms(struct sink *s)
     return link_rpc(s->link, &rpc, &refused);
 }
 
+static bool ask_of_nacks(struct sink *s)
+{
+    return s->use != SINK_COPIES || topology_certain(s->link, s->route, &s->nack_is_certain);
+}
+
 bool sink_open(struct sink *s, bool *permanent)
 {
     forget_all(s);
-    if (link_open(s->link) && topology_sink(s->link, s->route) &&
-        topology_certain(s->link, s->route, &s->nack_is_certain) && select_confirms(s))
+    if (link_open(s->link) && topology_sink(s->link, s->route) && ask_of_nacks(s) &&
+        select_confirms(s))
         take_frames(s); /* what came behind the answers is not announced by the socket again */
     if (link_is_up(s->link))
         return true;

@@ -33,8 +33,13 @@ enum sink_result {
 
 enum sink_answer { SINK_CONFIRMED, SINK_RETURNED, SINK_NACKED };
 
-struct sink *sink_new(const struct config *config, const struct route_config *route)
-    __attribute__((returns_nonnull, warn_unused_result));
+enum sink_use {
+    SINK_COPIES, /* to the work queue, of which it asks the broker what a nack means, */
+    SINK_OTHERS  /* or whatever else: every nack of a copy is in doubt */
+};
+
+struct sink *sink_new(const struct config *config, const struct route_config *route,
+                      enum sink_use use) __attribute__((returns_nonnull, warn_unused_result));
 void sink_free(struct sink *s);
 
 bool sink_open(struct sink *s, bool *permanent) __attribute__((warn_unused_result));

@@ -12,8 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define JOIN_MS 100 /* how long an acknowledgement waits to be joined with others */
-
 struct open_tag {
     uint64_t tag;
     bool settled; /* to be acknowledged */
@@ -38,8 +36,8 @@ struct source {
     size_t open_count;
     size_t open_size;
     uint64_t last_tag;
-    size_t settled;        /* how many of them are to be acknowledged */
-    int64_t settled_since; /* since when some of them wait for one before them; 0: none does */
+    size_t settled;     /* how many of them are to be acknowledged */
+    int64_t settled_by; /* when that has to be done at the latest; 0: nothing waits */
 };
 
 struct source *source_new(const struct config *config, const struct route_config *route)
@@ -188,7 +186,7 @@ static void begin_epoch(struct source *s)
     s->open_count = 0;
     s->last_tag = 0;
     s->settled = 0;
-    s->settled_since = 0;
+    s->settled_by = 0;
     content_reset(&s->content);
 }
 
@@ -255,14 +253,16 @@ static void put_ack(struct source *s, uint64_t tag, bool multiple)
 }
 
 /* Acknowledges what is settled, up to the first open tag in one, and what lies behind it, too, if
- * `behind`. How many are left that are settled. */
-static size_t put_acks(struct source *s, bool behind)
+ * `behind`. Whether there was anything. */
+static bool put_acks(struct source *s, bool behind)
 {
+    if (!s->settled || (!behind && !s->open[0].settled))
+        return false;
     size_t kept = 0;
-    size_t left = 0;
     size_t joined = 0;
     bool contiguous = true; /* nothing else is open up to here: one acknowledgement says it all */
     uint64_t last = 0;
+    s->settled = 0;
     for (size_t i = 0; i < s->open_count; i++) {
         struct open_tag open = s->open[i];
         contiguous &= open.settled;
@@ -273,41 +273,36 @@ static size_t put_acks(struct source *s, bool behind)
             put_ack(s, open.tag, false);
         } else {
             s->open[kept++] = open;
-            left += open.settled;
+            s->settled += open.settled;
         }
     }
     if (joined)
         put_ack(s, last, joined > 1);
     s->open_count = kept;
-    return left;
+    return true;
 }
 
-/*
- * What is settled behind an open tag, duplicates behind a message whose confirm is on its way,
- * waits for it for a while: singly acknowledged it would cost the broker as much as a message. But
- * it takes up room in the prefetch.
- */
-static void settle(struct source *s, int64_t now)
+/* Does what is settled take up too much of what the broker still sends? */
+static bool is_crowded(const struct source *s)
 {
-    if (!s->settled)
-        return;
-    bool long_enough = s->settled_since && now - s->settled_since >= JOIN_MS;
-    s->settled = put_acks(s, long_enough || s->settled > (size_t)s->route->from.prefetch / 4);
-    if (!s->settled || long_enough)
-        s->settled_since = 0;
-    else if (!s->settled_since)
-        s->settled_since = now;
+    size_t prefetch = (size_t)s->route->from.prefetch;
+    size_t unsettled = s->open_count - s->settled;
+    return unsettled >= prefetch || s->settled > (prefetch - unsettled) / 4;
 }
 
-void source_flush(struct source *s, int64_t now)
+void source_flush(struct source *s, int64_t now, int64_t patience)
 {
-    settle(s, now);
+    bool late = s->settled_by && now >= s->settled_by;
+    if (put_acks(s, patience == 0 || late || is_crowded(s)))
+        s->settled_by = 0;
+    if (s->settled && !s->settled_by)
+        s->settled_by = now + patience;
     link_flush(s->link, now);
 }
 
 void source_close(struct source *s, int patience)
 {
-    (void)put_acks(s, true);
+    put_acks(s, true);
     link_close(s->link, patience);
     s->consuming = false;
 }
@@ -335,6 +330,5 @@ void source_read(struct source *s, bool read, int64_t now)
 int64_t source_deadline(const struct source *s)
 {
     int64_t link = link_deadline(s->link);
-    int64_t join = s->settled_since + JOIN_MS;
-    return s->settled_since && join < link ? join : link;
+    return s->settled_by && s->settled_by < link ? s->settled_by : link;
 }

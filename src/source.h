@@ -3,8 +3,7 @@
  *
  * A delivery tag means something only on the connection it came by; so each connection has an
  * epoch, and a tag of another epoch is never acknowledged. Acknowledgements are
- * collected and joined: contiguous tags go out as one basic.ack with multiple, and a tag behind one
- * that is still open waits for it, for at most 100 ms. source_close() lets nothing wait.
+ * collected and joined: contiguous tags go out as one basic.ack with multiple.
  * Tests replace this file at link time.
  */
 #ifndef ONLYONCE_SOURCE_H
@@ -47,7 +46,13 @@ bool source_dead_letters(const struct source *s);
 const char *source_warning(const struct source *s);
 /* Stops the consumer: nothing new arrives, what was delivered can still be acknowledged. */
 void source_cancel(struct source *s);
-void source_flush(struct source *s, int64_t now);
+/*
+ * Sends what is to be sent. An acknowledgement behind an open tag, of a duplicate behind a message
+ * whose confirm is on its way, waits up to `patience` ms for that one, to be joined with it: singly
+ * it would cost the broker as much as a message. None waits once they take up a quarter of what the
+ * prefetch leaves, or at source_close().
+ */
+void source_flush(struct source *s, int64_t now, int64_t patience);
 int64_t source_deadline(const struct source *s);
 
 #endif

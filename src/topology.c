@@ -203,17 +203,22 @@ bool topology_sink(struct link *l, const struct route_config *route)
 bool topology_certain(struct link *l, const struct route_config *route, bool *certain)
 {
     unsigned refused;
-    *certain = route->to.queue && route->to.queue_type == QUEUE_QUORUM;
-    if (!*certain || !route->to.declare)
+    bool quorum = route->to.queue && route->to.queue_type == QUEUE_QUORUM;
+    *certain = quorum && route->to.type_is_written;
+    /* A queue that is not ours to make may be deleted at any time: our question would make it. */
+    if (!quorum || !route->to.declare)
         return true;
     amqp_table_entry_t entries[ARGUMENTS_MAX];
     amqp_table_t arguments = queue_arguments(QUEUE_QUORUM, NULL, false, entries);
-    bool done = declare_queue(l, route->to.queue, &arguments, may_differ, &refused);
+    if (!declare_queue(l, route->to.queue, &arguments, may_differ, &refused))
+        return false;
     /* The broker names one argument that differs. That it is another one says nothing about this.
      */
-    if (done && refused == AMQP_PRECONDITION_FAILED && strstr(link_refusal(l), "x-queue-type"))
+    if (!refused)
+        *certain = true;
+    else if (refused == AMQP_PRECONDITION_FAILED && strstr(link_refusal(l), "x-queue-type"))
         *certain = false;
-    return done;
+    return true;
 }
 
 bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists)

@@ -30,9 +30,9 @@ bool topology_dead_letters(struct link *l, const struct route_config *route, boo
 /*
  * Does a nack tell that the work queue did not store the copy? A quorum queue's does. A classic
  * queue's does not: when its node dies, RabbitMQ refuses all that it had not confirmed, and some of
- * that is on its disk. Behind an exchange, another queue may have stored it. Whether a queue that
- * is there is a quorum queue the broker tells, unless it has other arguments that differ from ours:
- * then the configuration counts.
+ * that is on its disk. Behind an exchange, another queue may have stored it. That a queue is a
+ * quorum queue the broker tells by taking our declaration; of one that it does not take, or that is
+ * not ours to declare, it is known only if the configuration says so, and not by default.
  */
 bool topology_certain(struct link *l, const struct route_config *route, bool *certain)
     __attribute__((warn_unused_result));

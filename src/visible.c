@@ -6,9 +6,9 @@
 static size_t character_length(const unsigned char *p)
 {
     size_t len = p[0] < 0x80 ? 1 : p[0] < 0xC2 ? 0 : p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-    if (p[0] < 0x20 || p[0] == 0x7f || p[0] > 0xF4 || (p[0] == 0xE0 && p[1] < 0xA0) ||
-        (p[0] == 0xED && p[1] > 0x9F) || (p[0] == 0xF0 && p[1] < 0x90) ||
-        (p[0] == 0xF4 && p[1] > 0x8F))
+    bool control = p[0] < 0x20 || p[0] == 0x7f || (p[0] == 0xC2 && p[1] < 0xA0);
+    if (control || p[0] > 0xF4 || (p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] > 0x9F) ||
+        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] > 0x8F))
         return 0;
     for (size_t i = 1; i < len; i++)
         if ((p[i] & 0xC0) != 0x80)

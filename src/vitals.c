@@ -1,5 +1,7 @@
 #include "vitals.h"
 
+#include "visible.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -31,6 +33,7 @@ void vitals_say(struct vitals *v, enum link_name name, const char *text)
 {
     pthread_mutex_lock(&v->lock);
     snprintf(v->texts[name], sizeof v->texts[name], "%s", text);
+    visible_make(v->texts[name]); /* it may have been cut within a character */
     pthread_mutex_unlock(&v->lock);
 }
 

@@ -45,7 +45,8 @@ static inline void vitals_turn(struct vitals *v, int64_t now)
     atomic_store_explicit(&v->turned, now, memory_order_relaxed);
 }
 
-/* Of a connection that is up, what it leads to; of one that is down, why. */
+/* Of a connection that is up, what it leads to; of one that is down, why. It is cut to the room
+ * that there is, and stays UTF-8. */
 void vitals_say(struct vitals *v, enum link_name name, const char *text);
 void vitals_text(struct vitals *v, enum link_name name, char out[VITALS_TEXT_MAX]);
 

@@ -66,8 +66,8 @@ struct worker *worker_new(const struct config *config, const struct route_config
     w->stats = stats;
     w->vitals = &stats->workers[index];
     w->source = source_new(config, route);
-    w->sink = sink_new(config, route);
-    w->replies = route->reply ? sink_new(config, route) : NULL;
+    w->sink = sink_new(config, route, SINK_COPIES);
+    w->replies = route->reply ? sink_new(config, route, SINK_OTHERS) : NULL;
     w->store = store_new(route->store_config, route->scope);
     w->session.life = route->store_config->session;
     w->relay =

@@ -197,10 +197,11 @@ void source_cancel(struct source *s)
     (void)s;
 }
 
-void source_flush(struct source *s, int64_t now)
+void source_flush(struct source *s, int64_t now, int64_t patience)
 {
     (void)s;
     (void)now;
+    (void)patience;
 }
 
 int64_t source_deadline(const struct source *s)
@@ -217,10 +218,12 @@ struct sink {
 
 static struct sink the_sink;
 
-struct sink *sink_new(const struct config *config, const struct route_config *route)
+struct sink *sink_new(const struct config *config, const struct route_config *route,
+                      enum sink_use use)
 {
     (void)config;
     (void)route;
+    (void)use;
     return &the_sink;
 }
 

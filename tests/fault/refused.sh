@@ -63,7 +63,7 @@ fault_rabbit_start
   fault_head
   FAULT_QUEUES=classic
   fault_route gone "queue: gone.work"
-  fault_route full "queue: full.work, declare: false"
+  fault_route full "queue: full.work, declare: false, queue_type: quorum" # so that a nack is certain
   fault_route fan "exchange: fan.out"
   fault_route part "exchange: part.out"
   fault_route carbon "queue: carbon.work"

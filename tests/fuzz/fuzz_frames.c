@@ -193,7 +193,7 @@ static void try_source(const struct config *config)
                     source_ack(s, m);
                 message_free(m);
             }
-            source_flush(s, clock_now());
+            source_flush(s, clock_now(), 0);
             source_read(s, true, clock_now());
         } while (source_is_up(s));
     }
@@ -216,7 +216,7 @@ static struct message *make_message(int number)
 
 static void try_sink(const struct config *config)
 {
-    struct sink *s = sink_new(config, &config->routes[0]);
+    struct sink *s = sink_new(config, &config->routes[0], SINK_COPIES);
     struct message *messages[MESSAGES];
     bool answered[MESSAGES] = {false};
     bool permanent = false;

@@ -31,7 +31,7 @@ configure() {
   route parks "queue: parks.work" "on_unroutable: park"
   route topic "exchange: topic.out"
   route holds "exchange: holds.out, routing_key: fixed" "on_unroutable: hold"
-  route full "queue: full.work, declare: false"
+  route full "queue: full.work, declare: false, queue_type: quorum" # so that a nack is certain
   route fan "exchange: fan.out"
 }
 

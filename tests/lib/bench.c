@@ -70,7 +70,7 @@ void bench_set_up(struct bench *b)
 void bench_open_sink(struct bench *b)
 {
     bool permanent;
-    b->sink = sink_new(&b->config, &b->route);
+    b->sink = sink_new(&b->config, &b->route, SINK_COPIES);
     if (!sink_open(b->sink, &permanent))
         fail_msg("sink: %s", sink_error(b->sink));
 }
@@ -106,7 +106,7 @@ void bench_turn(struct bench *b)
     poll(fds, 2, 10);
     int64_t now = clock_now();
     source_read(b->source, true, now);
-    source_flush(b->source, now);
+    source_flush(b->source, now, 0);
     if (!b->sink)
         return;
     sink_read(b->sink, now);

@@ -38,7 +38,7 @@ void peer_add_method(struct buffer *b, uint16_t channel, amqp_method_number_t id
     peer_add_frame(b, AMQP_FRAME_METHOD, channel, payload, (size_t)len + 4);
 }
 
-static void add_handshake(struct buffer *b)
+void peer_add_login(struct buffer *b, uint16_t heartbeat)
 {
     amqp_table_entry_t entries[2] = {{.key = amqp_cstring_bytes("product")},
                                      {.key = amqp_cstring_bytes("version")}};
@@ -50,7 +50,8 @@ static void add_handshake(struct buffer *b)
                                      .server_properties = {2, entries},
                                      .mechanisms = amqp_cstring_bytes("PLAIN"),
                                      .locales = amqp_cstring_bytes("en_US")};
-    amqp_connection_tune_t tune = {.channel_max = 10, .frame_max = PEER_FRAME_MAX, .heartbeat = 1};
+    amqp_connection_tune_t tune = {
+        .channel_max = 10, .frame_max = PEER_FRAME_MAX, .heartbeat = heartbeat};
     amqp_connection_open_ok_t open_ok = {0};
     amqp_channel_open_ok_t channel_ok = {0};
     peer_add_method(b, 0, AMQP_CONNECTION_START_METHOD, &start);
@@ -116,7 +117,7 @@ void peer_open(struct peer *p)
     p->route.to.queue = name_queue;
     p->route.to.unconfirmed = 4;
     p->route.park.queue = name_queue;
-    add_handshake(&p->first);
+    peer_add_login(&p->first, 1);
 }
 
 void peer_add_content(struct buffer *b, const char *body)

@@ -28,6 +28,8 @@ struct peer {
 };
 
 void peer_open(struct peer *p);
+/* What a broker says up to channel.open-ok; `heartbeat` in seconds. */
+void peer_add_login(struct buffer *b, uint16_t heartbeat);
 void peer_close(struct peer *p);
 
 /* Takes one connection and says `first` and `then`, in a thread, until peer_served(). */

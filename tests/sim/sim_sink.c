@@ -18,10 +18,12 @@ struct sink {
     struct publishes answered; /* read, to be handed out */
 };
 
-struct sink *sink_new(const struct config *config, const struct route_config *route)
+struct sink *sink_new(const struct config *config, const struct route_config *route,
+                      enum sink_use use)
 {
     (void)config;
     (void)route;
+    (void)use;
     struct sink *s = xcalloc(1, sizeof *s);
     s->owner = sim->current;
     if (s->owner->sink)

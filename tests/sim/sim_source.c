@@ -79,7 +79,7 @@ void source_close(struct source *s, int patience)
     if (patience > 0 && !c->cut && !s->owner->dead) {
         s->consumer = c;
         s->up = true;
-        source_flush(s, sim->now);
+        source_flush(s, sim->now, 0);
         s->up = false;
         s->consumer = NULL;
         broker_acks(&sim->broker, c, c->acks.count);
@@ -219,8 +219,9 @@ void source_cancel(struct source *s)
         s->consumer->stopped = true;
 }
 
-void source_flush(struct source *s, int64_t now)
+void source_flush(struct source *s, int64_t now, int64_t patience)
 {
+    (void)patience;
     (void)now;
     if (!s->up || s->owner->dead)
         return;

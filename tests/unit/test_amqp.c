@@ -167,12 +167,15 @@ static void test_what_exists_is_used_as_it_is(void **state)
     (void)state;
 }
 
-static void make_queue_of_type(struct bench *b, const char *type)
+static void make_queue(struct bench *b, const char *type, bool limited)
 {
-    amqp_table_entry_t entry = {.key = amqp_cstring_bytes("x-queue-type")};
-    entry.value.kind = AMQP_FIELD_KIND_UTF8;
-    entry.value.value.bytes = amqp_cstring_bytes(type);
-    amqp_table_t arguments = {1, &entry};
+    amqp_table_entry_t entries[2] = {{.key = amqp_cstring_bytes("x-queue-type")},
+                                     {.key = amqp_cstring_bytes("x-max-length")}};
+    entries[0].value.kind = AMQP_FIELD_KIND_UTF8;
+    entries[0].value.value.bytes = amqp_cstring_bytes(type);
+    entries[1].value.kind = AMQP_FIELD_KIND_I32;
+    entries[1].value.value.i32 = 5;
+    amqp_table_t arguments = {limited ? 2 : 1, entries};
     assert_non_null(
         amqp_queue_declare(b->admin, 1, amqp_cstring_bytes(LOOP), 0, 1, 0, 0, arguments));
 }
@@ -182,30 +185,53 @@ static void test_only_a_quorum_queue_refuses_for_certain(void **state)
     static const struct {
         const char *label;
         const char *there;
+        bool limited; /* it has an argument of its own */
         enum queue_type configured;
+        bool written;
         bool only_looks;
         bool want;
     } table[] = {
-        {"made as configured, quorum", NULL, QUEUE_QUORUM, false, true},
-        {"made as configured, classic", NULL, QUEUE_CLASSIC, false, false},
-        {"there, quorum", "quorum", QUEUE_QUORUM, false, true},
-        {"there, classic", "classic", QUEUE_QUORUM, false, false},
-        {"there, not ours to declare: the configuration counts", "classic", QUEUE_QUORUM, true,
-         true},
-        {"the same, which says classic", "classic", QUEUE_CLASSIC, true, false},
+        {"made as configured, quorum", NULL, false, QUEUE_QUORUM, false, false, true},
+        {"made as configured, classic", NULL, false, QUEUE_CLASSIC, true, false, false},
+        {"there, quorum", "quorum", false, QUEUE_QUORUM, false, false, true},
+        {"there, classic", "classic", false, QUEUE_QUORUM, false, false, false},
+        {"there, classic, and the file says quorum", "classic", false, QUEUE_QUORUM, true, false,
+         false},
+        {"there, classic, but another argument differs first", "classic", true, QUEUE_QUORUM, false,
+         false, false},
+        {"there, quorum, likewise", "quorum", true, QUEUE_QUORUM, false, false, false},
+        {"likewise, and the file says quorum", "quorum", true, QUEUE_QUORUM, true, false, true},
+        {"not ours to declare", "quorum", false, QUEUE_QUORUM, false, true, false},
+        {"likewise, and the file says quorum", "quorum", false, QUEUE_QUORUM, true, true, true},
+        {"likewise, and it says classic", "classic", false, QUEUE_CLASSIC, true, true, false},
     };
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         struct bench b;
         bench_set_up(&b);
         if (table[i].there)
-            make_queue_of_type(&b, table[i].there);
+            make_queue(&b, table[i].there, table[i].limited);
         b.route.to.queue_type = table[i].configured;
+        b.route.to.type_is_written = table[i].written;
         b.route.to.declare = !table[i].only_looks;
         bench_open_sink(&b);
         if (sink_nack_is_certain(b.sink) != table[i].want)
             fail_msg("%s", table[i].label);
         bench_tear_down(&b);
     }
+    (void)state;
+}
+
+/* The answer would be that it is certain. */
+static void test_a_sink_for_others_does_not_ask(void **state)
+{
+    struct bench b;
+    bool permanent;
+    bench_set_up(&b);
+    make_queue(&b, "quorum", false);
+    b.sink = sink_new(&b.config, &b.route, SINK_OTHERS);
+    assert_true(sink_open(b.sink, &permanent));
+    assert_false(sink_nack_is_certain(b.sink));
+    bench_tear_down(&b);
     (void)state;
 }
 
@@ -254,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_what_the_broker_would_refuse_is_not_sent),
         cmocka_unit_test(test_what_exists_is_used_as_it_is),
         cmocka_unit_test(test_only_a_quorum_queue_refuses_for_certain),
+        cmocka_unit_test(test_a_sink_for_others_does_not_ask),
         cmocka_unit_test(test_refusals_are_clear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -226,7 +226,7 @@ static void test_nothing_is_read_while_it_is_not_wanted(void **state)
     for (int i = 0; i < 30; i++) {
         int64_t now = clock_now();
         source_read(b.source, false, now);
-        source_flush(b.source, now); /* acknowledges the first */
+        source_flush(b.source, now, 0); /* acknowledges the first */
         assert_null(source_pull(b.source));
         poll(NULL, 0, 10);
         sink_read(b.sink, now);

@@ -64,6 +64,7 @@ static void test_defaults(void **state)
     assert_int_equal(r->window, 86400000);
     assert_int_equal(r->on_missing_key, MISSING_KEY_FORWARD);
     assert_int_equal(r->on_store_failure, STORE_FAILURE_HOLD);
+    assert_false(r->to.type_is_written);
     assert_int_equal(r->on_unroutable, UNROUTABLE_HOLD);
     assert_int_equal(r->on_in_doubt, IN_DOUBT_FORWARD);
     assert_true(r->window_completed == -1 && r->max_window == r->window && !r->window_header);
@@ -170,9 +171,10 @@ static void test_every_field(void **state)
     assert_ptr_equal(c->routes[1].store_config, &c->stores[0]);
     assert_false(c->routes[1].to.declare);
     assert_int_equal(c->routes[1].to.queue_type, QUEUE_CLASSIC);
+    assert_true(c->routes[1].to.type_is_written);
     assert_int_equal(c->routes[1].on_store_failure, STORE_FAILURE_PARK);
     assert_int_equal(c->routes[1].on_unroutable, UNROUTABLE_PARK);
-    assert_int_equal(c->warnings.count, 0);
+    assert_int_equal(c->warnings.count, 1); /* on_in_doubt: park, to an exchange */
     config_free(c);
 }
 
@@ -228,6 +230,11 @@ static void test_secret_files(void **state)
     free(broker);
 }
 
+#define DOUBT(to) "name: a, from: {queue: in}, to: {" to "}, on_in_doubt: park, " REST
+#define PARKS                                                                                      \
+    ":3: routes[0].on_in_doubt: parks what a full queue refuses, too: it is certain to be held "   \
+    "only where to.queue is known to be a quorum queue"
+
 static void test_warnings(void **state)
 {
     static const struct {
@@ -243,6 +250,10 @@ static void test_warnings(void **state)
          ":2: stores[0].url: memory: records are lost at a restart, and one process only"},
         {"direct", NULL, FROM("queue: in, exchange: x, exchange_type: direct, bindings: [a.*]"),
          ":3: routes[0].from.bindings: a direct exchange takes * and # literally, as in \"a.*\""},
+        {"parks what a classic queue refuses", NULL, DOUBT("queue: w, queue_type: classic"), PARKS},
+        {"parks what a queue of unknown type refuses", NULL, DOUBT("queue: w, declare: false"),
+         PARKS},
+        {"parks what a fan-out refuses", NULL, DOUBT("exchange: e"), PARKS},
         {"fanout", NULL, FROM("queue: in, exchange: x, exchange_type: fanout, bindings: [a]"),
          ":3: routes[0].from.bindings: a fanout exchange looks at no routing keys: every message "
          "is bound"},

@@ -72,6 +72,8 @@ static struct config *load(const char *broker, const char *store, const char *ro
 
 #define OTHER "}, {name: b, from: {queue: in2}, to: {queue: work2}, " REST
 
+#define WRITTEN "name: a, from: {queue: in}, to: {queue: work, queue_type: quorum}, " REST
+
 static void differences_concern_whom_they_should(void **state)
 {
     static const struct {
@@ -85,6 +87,7 @@ static void differences_concern_whom_they_should(void **state)
         {"the store", NULL, STORE ", timeout: 2s", ROUTE OTHER, false, false, false},
         {"a store's password", NULL, STORE ", password: other", ROUTE OTHER, false, false, false},
         {"its own field", NULL, NULL, ROUTE ", sliding: true" OTHER, false, false, false},
+        {"a default that is written now", NULL, NULL, WRITTEN OTHER, false, false, false},
         {"another route's", NULL, NULL, ROUTE OTHER ", sliding: true", false, true, false},
         {"another route is gone", NULL, NULL, ROUTE, false, true, false},
     };

@@ -87,6 +87,7 @@ static void refuses_what_is_not_a_record(void **state)
         "2F 4294967296 1 t0 e0",                    /* too large */
         "2F 1 9223372036854775808 t0 e0",           /* too large */
         "2F 1 1 t9223372036854775807 e0",           /* the sum is too large */
+        "2F 1 9223372036854775807 t1 e0",           /* the sum is too large by one */
         "2F 1 -1 t3 e3",
         "2F 1 1 t0 e0\n",
         "2F 1 1", /* cut short */
@@ -155,6 +156,18 @@ static void prints_status(void **state)
     }
 }
 
+static void prints_a_result_of_several_lines_on_one(void **state)
+{
+    (void)state;
+    struct record r;
+    static const char text[] = "2C 1 1782640800123 t67 e86400067 c77 r";
+    assert_true(record_read(&r, text, strlen(text)));
+    char *json = record_json(&r, "payments", "txn:001", 86399000, "{\r\n  \"a\": \"\\n\"\n}");
+    assert_null(strpbrk(json, "\r\n"));
+    assert_non_null(strstr(json, "\"result\":{    \"a\": \"\\n\" }}"));
+    free(json);
+}
+
 static void names_its_states(void **state)
 {
     (void)state;
@@ -173,6 +186,7 @@ int main(void)
         cmocka_unit_test(refuses_what_is_not_a_record),
         cmocka_unit_test(survives_every_cut_and_every_changed_byte),
         cmocka_unit_test(prints_status),
+        cmocka_unit_test(prints_a_result_of_several_lines_on_one),
         cmocka_unit_test(names_its_states),
     };
     return cmocka_run_group_tests_name("record", tests, NULL, NULL);

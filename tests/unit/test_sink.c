@@ -30,7 +30,7 @@ static struct sink *open_sink(struct peer *p)
     peer_add_method(&p->first, 1, AMQP_QUEUE_DECLARE_OK_METHOD, &declared);
     peer_add_method(&p->first, 1, AMQP_QUEUE_DECLARE_OK_METHOD, &declared);
     peer_add_method(&p->first, 1, AMQP_CONFIRM_SELECT_OK_METHOD, &selected);
-    struct sink *s = sink_new(&p->config, &p->route);
+    struct sink *s = sink_new(&p->config, &p->route, SINK_COPIES);
     peer_serve(p);
     bool permanent;
     if (!sink_open(s, &permanent))

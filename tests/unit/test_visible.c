@@ -18,6 +18,10 @@ static const struct {
     {"UTF-8 of each length", "\xC3\xBC \xE2\x82\xAC \xF0\x9F\x90\x87",
      "\xC3\xBC \xE2\x82\xAC \xF0\x9F\x90\x87"},
     {"control characters", "a\nb\tc\x1b[1m\x7f", "a?b?c?[1m?"},
+    {"control characters of two bytes",
+     "a\xC2\x80 \xC2\x9B"
+     "1m \xC2\x9F \xC2\xA0",
+     "a?? ??1m ?? \xC2\xA0"},
     {"Latin-1", "caf\xE9", "caf?"},
     {"a character that is cut", "\xE2\x82", "??"},
     {"too long forms", "\xC0\xAF \xE0\x80\xAF \xF0\x80\x80\xAF", "?? ??? ????"},
