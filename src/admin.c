@@ -142,6 +142,7 @@ static enum MHD_Result answer(struct admin *a, struct MHD_Connection *connection
         .method = method,
         .path = path,
         .authorization = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"),
+        .host = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Host"),
         .force = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "force"),
         .first_seen = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "first_seen"),
         .body = buffer_span(&upload->body),

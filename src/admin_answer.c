@@ -3,6 +3,7 @@
  */
 #include "admin_inside.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <cjson/cJSON.h>
 #include <openssl/crypto.h>
@@ -96,7 +97,7 @@ void admin_problem(struct admin_answer *out, unsigned status, const char *fmt, .
 enum who {
     EVERYBODY, /* at any address, without a token */
     BROWSERS,  /* likewise where TRUSTED ones have an access: a page that asks for the token */
-    TRUSTED    /* with the token; where none is set, at a loopback address, to read */
+    TRUSTED    /* with the token; where none is set, at a loopback address and name, to read */
 };
 
 /* In a pattern, {route} and {key} stand for one segment each. */
@@ -223,6 +224,38 @@ static bool has_token(const struct admin_served *s, const char *authorization)
     return CRYPTO_memcmp(digest, s->token, sizeof digest) == 0;
 }
 
+/* localhost, or an address of loopback: no name server of a stranger's can lead these here. */
+static bool is_own_name(const char *name, bool bracketed)
+{
+    struct in_addr in;
+    struct in6_addr in6;
+    if (bracketed)
+        return inet_pton(AF_INET6, name, &in6) == 1 && IN6_IS_ADDR_LOOPBACK(&in6);
+    return strcasecmp(name, "localhost") == 0 ||
+           (inet_pton(AF_INET, name, &in) == 1 && ntohl(in.s_addr) >> 24 == 127);
+}
+
+/* A stranger's page whose name has come to mean this host's loopback address (DNS rebinding) could
+ * read all answers; but its browser sends that name as Host. NULL, as HTTP/1.0 has it: no browser.
+ */
+static bool is_own_host(const char *host)
+{
+    if (!host)
+        return true;
+    char name[INET6_ADDRSTRLEN];
+    bool bracketed = *host == '[';
+    const char *begin = host + bracketed;
+    size_t len = strcspn(begin, bracketed ? "]" : ":");
+    const char *rest = begin + len;
+    if (len >= sizeof name || (bracketed && *rest++ != ']'))
+        return false;
+    if (*rest && (*rest != ':' || rest[1 + strspn(rest + 1, "0123456789")]))
+        return false;
+    memcpy(name, begin, len);
+    name[len] = '\0';
+    return is_own_name(name, bracketed);
+}
+
 /* False: answered with why not. */
 static bool may(const struct admin_served *s, const struct admin_request *r,
                 const struct path *path, bool reads, struct admin_answer *out)
@@ -241,9 +274,15 @@ static bool may(const struct admin_served *s, const struct admin_request *r,
         admin_problem(out, 403,
                       "without admin.token, an address other than loopback serves only /healthz, "
                       "/readyz and /metrics");
+    else if (!is_own_host(r->host))
+        admin_problem(out, 403,
+                      "without admin.token, Host has to be localhost, 127.x.x.x or [::1], with or "
+                      "without a port; set a token for other names");
     else if (!reads)
         admin_problem(out, 403, "without admin.token nothing can be changed; set one");
-    return s->loopback && reads;
+    else
+        return true;
+    return false;
 }
 
 /* ---- The answer ---- */

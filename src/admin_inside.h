@@ -44,6 +44,7 @@ struct admin_request {
     const char *method;
     const char *path;
     const char *authorization; /* the header */
+    const char *host;          /* likewise */
     const char *force;         /* of the query */
     const char *first_seen;    /* likewise */
     const char *stray;         /* likewise: one of another name, or without a value */

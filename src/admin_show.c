@@ -52,9 +52,9 @@ void admin_health(struct admin_served *s, const struct admin_request *r, struct 
 /* ---- Readiness ---- */
 
 /* What a connection leads to, or why it is down. */
-static void link_text(struct vitals *v, size_t link, char out[VITALS_TEXT_MAX])
+static void link_text(struct vitals *v, enum link_name link, char out[VITALS_TEXT_MAX])
 {
-    vitals_text(v, (enum link_name)link, out);
+    vitals_text(v, link, out);
     if (!*out)
         snprintf(out, VITALS_TEXT_MAX, "%s",
                  link == LINK_SOURCE ? "waits for the store and the destination" : "not tried yet");
@@ -62,7 +62,7 @@ static void link_text(struct vitals *v, size_t link, char out[VITALS_TEXT_MAX])
 
 /* Adds one that is not reached; `route` NULL: completions.queue is not. */
 static void add_missing(cJSON *missing, const char *route, size_t worker, struct vitals *v,
-                        size_t link)
+                        enum link_name link)
 {
     char why[VITALS_TEXT_MAX];
     link_text(v, link, why);
@@ -72,14 +72,14 @@ static void add_missing(cJSON *missing, const char *route, size_t worker, struct
         cJSON_AddStringToObject(entry, "route", route);
         cJSON_AddNumberToObject(entry, "worker", (double)worker);
     }
-    cJSON_AddStringToObject(entry, "link", link_name_text((enum link_name)link));
+    cJSON_AddStringToObject(entry, "link", link_name_text(link));
     cJSON_AddStringToObject(entry, "why", why);
     cJSON_AddItemToArray(missing, entry);
 }
 
 static cJSON *find_missing(const struct admin_served *s)
 {
-    static const size_t needed[] = {LINK_STORE, LINK_SINK, LINK_SOURCE};
+    static const enum link_name needed[] = {LINK_STORE, LINK_SINK, LINK_SOURCE};
     cJSON *missing = cJSON_CreateArray();
     for (size_t i = 0; i < s->config->route_count; i++)
         for (size_t k = 0; k < s->stats[i]->worker_count; k++)
@@ -151,7 +151,8 @@ static void add_messages(cJSON *worker, const struct vitals *v, int64_t now)
             messages, place_name((enum place)p),
             (double)atomic_load_explicit(&v->messages[p], memory_order_relaxed));
     int64_t oldest = atomic_load_explicit(&v->oldest, memory_order_relaxed);
-    cJSON_AddNumberToObject(worker, "oldest_message_ms", oldest ? (double)(now - oldest) : 0);
+    cJSON_AddNumberToObject(worker, "oldest_message_ms",
+                            oldest && now > oldest ? (double)(now - oldest) : 0);
     const char *holding = atomic_load_explicit(&v->holding, memory_order_relaxed);
     if (holding)
         cJSON_AddStringToObject(worker, "holding", holding);
@@ -231,10 +232,11 @@ void admin_routes(struct admin_served *s, const struct admin_request *r, struct 
 
 /* ---- The last ten minutes ---- */
 
-static void describe_history(cJSON *object, struct history *history, int64_t now)
+static void describe_history(cJSON *object, struct history *history)
 {
     struct history_sample *samples = xcalloc(HISTORY_MAX, sizeof *samples);
     size_t count = history_copy(history, samples);
+    int64_t now = clock_now(); /* After the copy, so that no sample is of the future. */
     cJSON *ms_ago = cJSON_AddArrayToObject(object, "ms_ago");
     cJSON *forwarded = cJSON_AddArrayToObject(object, "forwarded");
     cJSON *duplicates = cJSON_AddArrayToObject(object, "duplicates");
@@ -249,13 +251,12 @@ static void describe_history(cJSON *object, struct history *history, int64_t now
 void admin_history(struct admin_served *s, const struct admin_request *r, struct admin_answer *out)
 {
     (void)r;
-    int64_t now = clock_now();
     cJSON *object = cJSON_CreateObject();
     cJSON *routes = cJSON_AddArrayToObject(object, "routes");
     for (size_t i = 0; i < s->config->route_count; i++) {
         cJSON *route = cJSON_CreateObject();
         cJSON_AddStringToObject(route, "name", s->config->routes[i].name);
-        describe_history(route, &s->stats[i]->history, now);
+        describe_history(route, &s->stats[i]->history);
         cJSON_AddItemToArray(routes, route);
     }
     admin_json(out, 200, object);

@@ -42,6 +42,7 @@ struct daemon {
     bool owes_ready;  /* the service manager was not told yet that it runs, or runs again */
     int64_t ready_by; /* clock_now(): then it is told, whoever is not reached */
     bool changing;    /* to another configuration */
+    bool refused;     /* the last reload was */
 };
 
 static void say_configuration(const struct config *config, const char *event)
@@ -74,13 +75,17 @@ static bool start_admin(struct daemon *d)
 static void say_status(struct daemon *d, size_t waiting, const char *first)
 {
     size_t routes = fleet_config(d->fleet)->route_count;
+    const char *refused = d->refused ? "; the last reload was refused: see the log" : "";
     if (d->changing)
         notify_status(&d->notify, "changes to another configuration");
     else if (waiting)
-        notify_status(&d->notify, "%zu of %zu routes wait for their servers, the first is %s",
-                      waiting, routes, first);
+        notify_status(&d->notify, "%zu of %zu routes wait for their servers, the first is %s%s",
+                      waiting, routes, first, refused);
+    else if (fleet_reports_wait(d->fleet))
+        notify_status(&d->notify, "relays, routes: %zu; completions.queue is waited for%s", routes,
+                      refused);
     else
-        notify_status(&d->notify, "relays, routes: %zu", routes);
+        notify_status(&d->notify, "relays, routes: %zu%s", routes, refused);
 }
 
 static void say_notify_error(struct daemon *d)
@@ -160,6 +165,7 @@ static void reload(struct daemon *d)
     struct buffer errors = {0};
     tell_reload(d);
     struct config *next = config_load(d->file, &errors);
+    d->refused = !next;
     if (next && fleet_change(d->fleet, next)) {
         d->changing = true;
         LOG_INFO("the configuration has changed, what differs is drained and started again",
@@ -240,15 +246,12 @@ static bool serves_http(const struct daemon *d)
     return d->admin || d->next_admin;
 }
 
-/* How many ms nothing is to be done by itself. */
-static int until_next(struct daemon *d)
+/* How many ms nothing is to be done by itself, the manager's next time being `manager`. */
+static int until_next(const struct daemon *d, int64_t manager)
 {
-    int64_t next = d->next_watch;
+    int64_t next = d->next_watch < manager ? d->next_watch : manager;
     if (serves_http(d) && d->next_sample < next)
         next = d->next_sample;
-    int64_t manager = tell_manager(d);
-    if (manager < next)
-        next = manager;
     int64_t wait = next - clock_now();
     return wait > 0 ? (int)wait : 0;
 }
@@ -268,7 +271,8 @@ static void wait_for_news(struct daemon *d, int signal_fd)
 {
     struct pollfd fds[2] = {{.fd = signal_fd, .events = POLLIN},
                             {.fd = fleet_fd(d->fleet), .events = POLLIN}};
-    (void)poll(fds, 2, until_next(d));
+    int64_t manager = tell_manager(d);
+    (void)poll(fds, 2, until_next(d, manager));
     admin_watch(d->admin);
     sample(d);
     if (d->next_admin && !d->stopping && clock_now() >= d->next_admin)

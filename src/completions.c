@@ -153,15 +153,15 @@ static void lose_source(struct completions *c)
     m->facts.orphan = true;
 }
 
-/* Of a connection that is up: what it leads to. */
-static void is_connected(struct completions *c, enum link_name name, struct outage *outage,
+/* To be shown and logged. */
+static void link_came_up(struct completions *c, enum link_name name, struct outage *outage,
                          const char *to)
 {
     vitals_say(&c->stats->vitals, name, to);
     outage_ends(outage, to);
 }
 
-static void source_is_down(struct completions *c, bool permanent)
+static void source_went_down(struct completions *c, bool permanent)
 {
     const char *why = source_error(c->source);
     vitals_say(&c->stats->vitals, LINK_SOURCE, why);
@@ -172,7 +172,7 @@ static void source_is_down(struct completions *c, bool permanent)
 }
 
 /* What has no confirm is parked again: twice in the parking queue is better than not at all. */
-static void sink_is_down(struct completions *c, const char *why, bool permanent)
+static void sink_went_down(struct completions *c, const char *why, bool permanent)
 {
     vitals_say(&c->stats->vitals, LINK_SINK, why);
     if (outage_begins(&c->sink_outage, &c->random, why, permanent && !c->stopping))
@@ -194,15 +194,15 @@ static void keep_sink(struct completions *c, int64_t now)
 {
     bool permanent = false;
     if (c->sink_open && !sink_is_up(c->sink))
-        sink_is_down(c, sink_error(c->sink), false);
+        sink_went_down(c, sink_error(c->sink), false);
     if (c->sink_open || c->stopping || !outage_is_due(&c->sink_outage, now))
         return;
     c->sink_open = sink_open(c->sink, &permanent);
     vitals_turn(&c->stats->vitals, clock_now());
     if (c->sink_open)
-        is_connected(c, LINK_SINK, &c->sink_outage, sink_describe(c->sink));
+        link_came_up(c, LINK_SINK, &c->sink_outage, sink_describe(c->sink));
     else
-        sink_is_down(c, sink_error(c->sink), permanent);
+        sink_went_down(c, sink_error(c->sink), permanent);
 }
 
 /* It consumes only once it can park. */
@@ -215,15 +215,15 @@ static void keep_source(struct completions *c, int64_t now)
 {
     bool permanent = false;
     if (c->source_open && !source_is_up(c->source))
-        source_is_down(c, false);
+        source_went_down(c, false);
     if (c->source_open || !may_consume(c) || !outage_is_due(&c->source_outage, now))
         return;
     c->source_open = source_open(c->source, &permanent);
     vitals_turn(&c->stats->vitals, clock_now());
     if (c->source_open)
-        is_connected(c, LINK_SOURCE, &c->source_outage, source_describe(c->source));
+        link_came_up(c, LINK_SOURCE, &c->source_outage, source_describe(c->source));
     else
-        source_is_down(c, permanent);
+        source_went_down(c, permanent);
 }
 
 /* Held for too long: the broker would close the channel of a consumer that never acknowledges. */
@@ -341,7 +341,7 @@ static void take_confirms(struct completions *c, int64_t now)
     }
     /* Opening again makes the queue again. */
     if (returned)
-        sink_is_down(c, "the parking queue is gone", false);
+        sink_went_down(c, "the parking queue is gone", false);
 }
 
 /* ---- Stopping ---- */

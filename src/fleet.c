@@ -443,6 +443,13 @@ size_t fleet_waiting(const struct fleet *f, const char **first)
     return waiting;
 }
 
+bool fleet_reports_wait(const struct fleet *f)
+{
+    const struct vitals *v = &f->report_stats.vitals;
+    return f->config->completions.queue &&
+           !(vitals_is_up(v, LINK_SINK) && vitals_is_up(v, LINK_SOURCE));
+}
+
 void fleet_sample(struct fleet *f)
 {
     int64_t now = clock_now();

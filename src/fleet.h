@@ -59,6 +59,8 @@ bool fleet_hangs(const struct fleet *f);
 /* How many routes do not reach their servers and consume, with all of their workers; *first: the
  * first one's name. */
 size_t fleet_waiting(const struct fleet *f, const char **first);
+/* Who takes reports, if anybody does, does not. With fleet_waiting() it is what /readyz says. */
+bool fleet_reports_wait(const struct fleet *f);
 
 /* Adds what is counted to the routes' history; to be called every HISTORY_STEP_MS. */
 void fleet_sample(struct fleet *f);

@@ -1,5 +1,6 @@
 /*
- * page - the status page, src/page.html, as cmake/embed.cmake compiles it into the program.
+ * page - the status page: src/page.html with style and scripts in it, as cmake/embed.cmake
+ * compiles it into the program.
  *
  * It is one file that asks for nothing but the paths of docs/openapi.yaml, and holds no data.
  */

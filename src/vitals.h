@@ -51,7 +51,7 @@ void vitals_say(struct vitals *v, enum link_name name, const char *text);
 void vitals_text(struct vitals *v, enum link_name name, char out[VITALS_TEXT_MAX]);
 
 /* Now. */
-static inline bool vitals_is_up(const struct vitals *v, size_t name)
+static inline bool vitals_is_up(const struct vitals *v, enum link_name name)
 {
     return atomic_load_explicit(&v->up[name], memory_order_relaxed);
 }

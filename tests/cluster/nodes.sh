@@ -14,8 +14,12 @@ moved() {
     sed 's/.* link=\([a-z]*\).* at \(.*\)" after=\(.*\)/\1 to \2 after \3/' | paste -sd ' ')"
 }
 
+# leads_elsewhere NODE ASKED : both queues have leaders, which are others, as the one that is asked says.
 leads_elsewhere() {
-  [ "$(cluster_leader "$CLUSTER_WORK" "$2")" != "$1" ] && [ "$(cluster_leader "$CLUSTER_IN" "$2")" != "$1" ]
+  local queue leader
+  for queue in "$CLUSTER_WORK" "$CLUSTER_IN"; do
+    leader=$(cluster_leader "$queue" "$2") && [ "$leader" != "$1" ] || return 1
+  done
 }
 
 # shows_parts NODE : what people see of a partition there.

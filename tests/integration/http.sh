@@ -156,6 +156,15 @@ who() {
 who loopback "127.0.0.1:$PORT" "" 200 403 200
 rig_check "loopback: a token that nobody asked for changes nothing" gives 403 DELETE /v1/keys/pay/msg:a -H "$BEARER"
 rig_check "loopback: says what is missing" says '.detail | test("admin.token")'
+for path in / $READ; do
+  rig_check "loopback: $path is not for a stranger's name" gives 403 GET "$path" -H "Host: evil.example:$PORT"
+done
+rig_check "loopback: says which is" says '.detail | test("localhost, 127.x.x.x or \\[::1\\]")'
+for path in $OPEN; do
+  rig_check "loopback: $path is for every name" gives 200 GET "$path" -H "Host: evil.example:$PORT"
+done
+rig_check "loopback: localhost is no stranger" gives 200 GET /v1/routes -H "Host: localhost:$PORT"
+rig_check "loopback: nor is who names none" gives 200 GET /v1/routes --http1.0 -H Host:
 rig_relay_stop loopback || rig_fail "loopback stops"
 who everywhere "0.0.0.0:$PORT" "" 403 403 403
 rig_check "everywhere: warned about at the start" grep -q 'no admin.token is set' "$RIG_DIR/everywhere.log"
@@ -273,8 +282,15 @@ hash_of() {
   { echo && sed -n "/^<$1>$/,/^<\/$1>$/p" "$RIG_DIR/body" | sed '1d; $d'; } | openssl dgst -sha256 -binary | base64
 }
 
+# joined : the page, from the files that it is built from.
+joined() (
+  cd "$RIG_SOURCE/src" || exit 1
+  sed -e '/^{{page.css}}$/{r page.css' -e 'd}' -e '/^{{page_data.js}}$/{r page_data.js' -e 'd}' \
+    -e '/^{{page.js}}$/{r page.js' -e 'd}' page.html
+)
+
 rig_check "the page" gives 200 GET /
-rig_check "is the file that it was built from" cmp "$RIG_DIR/body" "$RIG_SOURCE/src/page.html"
+rig_check "is the files that it was built from" cmp "$RIG_DIR/body" <(joined)
 rig_check "is to be asked for again" has_header Cache-Control no-cache
 rig_check "says nobody where it was" has_header Referrer-Policy no-referrer
 rig_check "its type is not guessed" has_header X-Content-Type-Options nosniff

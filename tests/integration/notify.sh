@@ -48,6 +48,10 @@ heard_are() {
   grep -E '^(READY|RELOADING|STOPPING)' "$HEARD" | diff - <(printf '%s\n' "$@")
 }
 
+last_status() {
+  grep '^STATUS=' "$HEARD" | tail -n 1
+}
+
 count() {
   grep -cx "$1" "$HEARD"
 }
@@ -75,11 +79,13 @@ rig_check "with its time" grep -qE '^MONOTONIC_USEC=[1-9][0-9]*$' "$HEARD"
 sed -i 's/24h/soon/' "$RIG_DIR/relay.yaml"
 rig_relay_signal one HUP
 rig_check "that of a fault, too" rig_wait_until "heard_are READY=1 RELOADING=1 READY=1 RELOADING=1 READY=1" 5
+rig_check "which the status keeps" hears "STATUS=relays, routes: 1; the last reload was refused: see the log" 5
 configure 36h
 rig_relay_signal one HUP
 rig_check "of a change it is told when that is in force" rig_wait_until \
   "[ \$(count READY=1) = 4 ] && grep -q 'changed configuration is in force' '$RIG_DIR/one.log'" 15
 rig_check "which the status tells meanwhile" hears 'STATUS=changes to another configuration' 1
+rig_check "the good one clears the refusal" rig_wait_until "[ \"\$(last_status)\" = 'STATUS=relays, routes: 1' ]" 10
 rig_relay_stop one
 rig_check "the stop is told" hears STOPPING=1 1
 rig_check "and nothing after it but what it waits for" test "$(tail -n 1 "$HEARD")" = "STATUS=stops: waits for what is on its way"
@@ -112,6 +118,22 @@ configure 24h "amqp://nobody:wrong@127.0.0.1:$RABBITMQ_NODE_PORT/"
 listen_at_path
 rig_check "a refused login" rig_exits 1 timeout 20 "$RIG_BUILD/onlyonce" run -c "$RIG_DIR/relay.yaml"
 rig_check "is no start" heard_are STOPPING=1
+deafen
+
+# ---- completions.queue alone is refused ----
+
+configure 24h
+echo "completions: {queue: reports}" >>"$RIG_DIR/relay.yaml"
+listen_at_path
+rig_relay_start reports "$RIG_DIR/relay.yaml"
+rig_check "with completions.queue it is ready" hears READY=1 30
+rig_check "its status is that of the routes" hears 'STATUS=relays, routes: 1' 5
+rig_rabbitctl -q set_permissions guest '.*' '.*' '^in$' || rig_die "guest may read one queue alone"
+rig_queues delete reports
+rig_check "a completions.queue that is refused is waited for" rig_wait_until \
+  "[ \"\$(last_status)\" = 'STATUS=relays, routes: 1; completions.queue is waited for' ]" 15
+rig_relay_stop reports
+rig_rabbitctl -q set_permissions guest '.*' '.*' '.*'
 deafen
 
 # ---- rubbish ----

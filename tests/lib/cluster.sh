@@ -150,14 +150,18 @@ cluster_lookup() {
   echo "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, <<\"$1\">>)),"
 }
 
-# cluster_leader QUEUE NODE : the number of its leader's node, as this one says.
+# cluster_leader QUEUE NODE : the number of its leader's node, as this one says; 1 if it has none.
 cluster_leader() {
   local leader n
   leader=$(cluster_ask "$2" "$(cluster_lookup "$1") {Name, _} = amqqueue:get_pid(Q),
     {ok, _, {_, Node}} = ra:members({Name, node()}, 3000), Node.") || return 1
   for n in 1 2 3; do
-    [ "$leader" != "'$(cluster_name "$n")'" ] || echo "$n"
+    if [ "$leader" = "'$(cluster_name "$n")'" ]; then
+      echo "$n"
+      return
+    fi
   done
+  return 1
 }
 
 cluster_try_to_lead() {

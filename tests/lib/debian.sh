@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# debian - other Debians inside this machine: source packages.sh first. For root.
+# debian - other Debians inside this machine: source packages.sh first, and rig.sh for those that are booted. For root.
 #
 #   debian_tar FILE SUITE [PACKAGE...]      makes a system, if FILE is not there yet
 #   debian_unpack FILE ROOT

@@ -15,6 +15,9 @@
 # RIG_KEEP_LOGS, a folder into which a failed rig's logs are copied; RIG_REDIS_SERVER, another program than
 # redis-server.
 
+# What the caller's environment says of servers is of others: they would be taken for ours.
+unset "${!RABBITMQ_@}" "${!ERL_@}" "${!PG@}" REDISCLI_AUTH RIG_RABBIT_NAME RIG_REDIS_PORT RIG_POSTGRES_PORT
+
 RIG_SOURCE=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 . "$RIG_SOURCE/tests/lib/packages.sh"
 RIG_BUILD=${ONLYONCE_BUILD:-$RIG_SOURCE/build/gcc}
@@ -257,7 +260,7 @@ rig_rabbit_launch() {
 
 # rig_rabbit_start : also after rig_rabbit_stop, with the same ports and data.
 rig_rabbit_start() {
-  [ -n "${RABBITMQ_NODE_PORT:-}" ] || rig_rabbit_environment
+  [ -n "${RIG_RABBIT_NAME:-}" ] || rig_rabbit_environment
   rig_rabbit_launch
   rig_wait_until "rig_rabbit_answers || ! kill -0 ${RIG_PIDS[rabbit]}" 90
   rig_rabbit_answers || rig_die "rabbitmq-server did not start"
@@ -488,7 +491,7 @@ rig_keep() {
 # rig_rabbit_tls AUTHORITY CERTIFICATE KEY : before rig_rabbit_start: it listens with TLS, too, at
 # RIG_TLS_PORT. Certificates of clients are asked for, and log in by their common name (EXTERNAL).
 rig_rabbit_tls() {
-  [ -n "${RABBITMQ_NODE_PORT:-}" ] || rig_rabbit_environment
+  [ -n "${RIG_RABBIT_NAME:-}" ] || rig_rabbit_environment
   rig_port
   RIG_TLS_PORT=$RIG_PORT
   echo '[rabbitmq_auth_mechanism_ssl].' >"$RIG_DIR/rabbit/plugins"

@@ -90,7 +90,26 @@ fresh() {
 
 # What "man" keeps for a while is its own.
 left_behind() {
-  find "$1" -xdev -iname '*onlyonce*' ! -name 'onlyonce*.deb' ! -path '*/var/cache/man/*' | grep . || grep onlyonce "$1"/etc/{passwd,group,shadow}
+  find "$1" -xdev -iname '*onlyonce*' ! -name 'onlyonce*.deb' ! -path '*/var/cache/man/*' | grep .
+}
+
+# user_of ROOT : as in /etc/passwd.
+user_of() {
+  grep '^onlyonce:' "$1/etc/passwd"
+}
+
+is_locked() {
+  grep '^onlyonce:!' "$1/etc/shadow"
+}
+
+# link_gets OWNER WANT : the configuration is a link to a file of that owner; configured again, it is that one's.
+# shellcheck disable=SC2016 # the inner shell expands it
+link_gets() {
+  fresh sh -euc 'mv "$1" /srv/relay.yaml && ln -s /srv/relay.yaml "$1" && chown "$2" /srv/relay.yaml && dpkg-reconfigure onlyonce
+    stat -c %U:%G /srv/relay.yaml && rm "$1" && mv /srv/relay.yaml "$1" && chown root:onlyonce "$1"' sh "$CONFIG" "$1" >"$RIG_DIR/linked" &&
+    [ "$(tail -n 1 "$RIG_DIR/linked")" = "$2" ] && return 0
+  cat "$RIG_DIR/linked"
+  return 1
 }
 
 test_fresh() {
@@ -105,8 +124,15 @@ test_fresh() {
     <(fresh getent passwd onlyonce)
   rig_check "an example of every field is there" fresh onlyonce check -c /usr/share/doc/onlyonce/examples/onlyonce.yaml
   rig_check "dpkg finds every file as it was" fresh dpkg --verify onlyonce
+  rig_check "a configuration that is a link keeps the group that it has" link_gets root:adm root:adm
+  rig_check "and gets ours if that is root" link_gets root:root root:onlyonce
+  user_of "$FRESH" >"$RIG_DIR/user"
   rig_check "apt purges it" fresh apt-get -q purge -y onlyonce
   rig_check "and nothing is left" fails left_behind "$FRESH"
+  rig_check "but the user" cmp "$RIG_DIR/user" <(user_of "$FRESH")
+  rig_check "which is locked" is_locked "$FRESH"
+  rig_check "apt installs it again" fresh apt-get -q install -y --no-install-recommends /onlyonce.deb
+  rig_check "for the same user" cmp "$RIG_DIR/user" <(user_of "$FRESH")
   rm -rf "$FRESH"
 }
 
@@ -333,6 +359,7 @@ test_removing() {
   rig_check "apt purges it" debian_in apt-get -q purge -y onlyonce
   rm -r "$BOOTED$DROP_INS"
   rig_check "and nothing is left" fails left_behind "$BOOTED"
+  rig_check "but the user, locked" is_locked "$BOOTED"
   rig_check "systemd has no failed unit of it" fails grep onlyonce <(debian_in systemctl --failed --no-legend)
 }
 

@@ -343,6 +343,67 @@ await check('what is no key is refused in words', async () => {
   await says(page, '#found-message', /this is no key/);
 });
 
+/* ---- Late answers ---- */
+
+/* Requests of that method for keys stay unanswered; the answer is a function that lets them all go on. */
+async function holdKeys(method) {
+  const held = [];
+  await page.route('**/v1/keys/**', (route) => route.request().method() === method ? held.push(route) : route.continue());
+  return {
+    count: () => held.length,
+    end: async (answer = (route) => route.continue()) => {
+      await Promise.all(held.map(answer));
+      await page.unroute('**/v1/keys/**');
+    },
+  };
+}
+
+await act('put', 'pay', 'msg:d', '2F 1 1782640800123 t67 e86400067');
+await check('while a key is looked up the one before it can be neither seen nor released', async () => {
+  await lookUp(page, 'msg:d');
+  await says(page, '#record', /State\s+forwarded/);
+  const held = await holdKeys('GET');
+  await lookUp(page, 'msg:other');
+  await until(() => assert.equal(held.count(), 1));
+  const seen = [await text(page, '#record'), await page.locator('#release').isVisible()];
+  await held.end();
+  assert.deepEqual(seen, ['', false]);
+  await says(page, '#found-message', /not on record|no record/);
+});
+
+await check('a dialog that has asked stays until it has its answer, which the key\'s box has, too', async () => {
+  await lookUp(page, 'msg:d');
+  await says(page, '#record', /State\s+forwarded/);
+  const isOpen = () => page.locator('#release-dialog').evaluate((d) => d.open);
+  const held = await holdKeys('DELETE');
+  await page.locator('#release').click();
+  await page.locator('#release-dialog .main').click();
+  await until(() => assert.equal(held.count(), 1));
+  for (let i = 0; i < 3; i++)
+    await page.keyboard.press('Escape');
+  const stayed = [await isOpen(), await page.locator('#release-dialog [data-cancel]').isDisabled()];
+  await held.end((route) => route.fulfill({status: 503, contentType: 'application/problem+json', json: {detail: 'the store is away'}}));
+  await says(page, '#release-dialog [role=alert]', /^the store is away$/);
+  await says(page, '#found-message', /^msg:d: the store is away$/);
+  assert.deepEqual(stayed, [true, true]);
+  assert.equal(await focused(page), 'Release');
+  await page.keyboard.press('Escape');
+  assert.equal(await isOpen(), false);
+});
+await check('a change without an answer may have been made, and it says so', async () => {
+  for (const [id, method] of [['complete', 'POST'], ['release', 'DELETE']]) {
+    await lookUp(page, 'msg:d');
+    await says(page, '#record', /State\s+forwarded/);
+    const held = await holdKeys(method);
+    await page.locator(`#${id}`).click();
+    await page.locator(`#${id}-dialog .main`).click();
+    await until(() => assert.equal(held.count(), 1));
+    await held.end((route) => route.abort('failed'));
+    await says(page, `#${id}-dialog [role=alert]`, /^No answer: it may or may not have been done; look it up\.$/);
+    await page.locator(`#${id}-dialog [data-cancel]`).click();
+  }
+});
+
 /* ---- Hostile texts ---- */
 
 await check('a hostile queue and key are shown as they are', async () => {

@@ -100,6 +100,62 @@ static void serve_as(struct bench *b, bool loopback, bool with_token)
     admin_served_init(&b->served, &b->config, &b->all_stats, &b->reports, loopback);
 }
 
+/* Of a browser that a stranger's name server leads here the stranger's name is what it asks for. */
+static void whose_host(void **state)
+{
+    static const struct {
+        const char *host;
+        bool own;
+    } rows[] = {
+        {NULL, true},
+        {"localhost", true},
+        {"LocalHost:8080", true},
+        {"127.0.0.1", true},
+        {"127.0.0.1:8080", true},
+        {"127.1.2.3:1", true},
+        {"[::1]", true},
+        {"[::1]:8080", true},
+        {"[0:0:0:0:0:0:0:1]", true},
+        {"", false},
+        {":8080", false},
+        {"evil.example", false},
+        {"evil.example:8080", false},
+        {"localhost.evil.example", false},
+        {"127.0.0.1.evil.example:8080", false},
+        {"127.evil.example", false},
+        {"128.0.0.1", false},
+        {"0.0.0.0", false},
+        {"10.0.0.1:8080", false},
+        {"::1", false},
+        {"[::1", false},
+        {"[::2]:8080", false},
+        {"[127.0.0.1]", false},
+        {"[localhost]", false},
+        {"[::1]x", false},
+        {"localhost:8080x", false},
+        {"localhost:80:80", false},
+        {"evil.example@localhost", false},
+        {"localhostlocalhostlocalhostlocalhostlocalhostlocalhost", false},
+    };
+    struct bench *b = *state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct admin_request health = {"GET", "/healthz", .host = rows[i].host};
+        struct admin_request page = {"GET", "/", .host = rows[i].host};
+        struct admin_request reads = {"GET", "/v1/routes", .host = rows[i].host};
+        int want = rows[i].own ? 200 : 403;
+        serve_as(b, true, false);
+        assert_int_equal(ask_with(b, health), 200);
+        assert_int_equal(ask_with(b, page), want);
+        if (ask_with(b, reads) != want)
+            fail_msg("%s gives %u", rows[i].host, b->answer.status);
+        if (!rows[i].own)
+            body_has(b, "localhost, 127.x.x.x or [::1]");
+        serve_as(b, true, true);
+        reads.authorization = "Bearer " TOKEN;
+        assert_int_equal(ask_with(b, reads), 200);
+    }
+}
+
 static void who_may(void **state)
 {
     static const struct {
@@ -340,6 +396,49 @@ static void history_is_told(void **state)
     body_has(b, "\"forwarded\":[0,7],\"duplicates\":[0,3]}");
 }
 
+struct sampler {
+    struct route_stats *stats;
+    atomic_bool stop;
+};
+
+static void *sample_all_the_time(void *arg)
+{
+    struct sampler *s = arg;
+    while (!atomic_load(&s->stop))
+        stats_sample(s->stats, clock_now());
+    return NULL;
+}
+
+/* Of many routes, so that answering takes longer than the clock's step. */
+static void nothing_is_of_the_future(void **state)
+{
+    enum { ROUTES = 200, TIMES = 20 };
+    static struct route_config routes[ROUTES];
+    static struct route_stats *stats[ROUTES];
+    struct bench *b = *state;
+    struct sampler sampler = {.stats = &b->stats};
+    pthread_t thread;
+    for (size_t i = 0; i < ROUTES; i++) {
+        routes[i] = b->route;
+        stats[i] = &b->stats;
+    }
+    admin_served_free(&b->served);
+    b->config.routes = routes;
+    b->config.route_count = ROUTES;
+    admin_served_init(&b->served, &b->config, stats, &b->reports, true);
+    atomic_store(&b->stats.workers[0].oldest, clock_now() + 60000);
+    assert_int_equal(ask(b, "GET", "/v1/routes"), 200);
+    assert_null(strstr((const char *)b->answer.body.data, "_ms\":-"));
+    assert_int_equal(pthread_create(&thread, NULL, sample_all_the_time, &sampler), 0);
+    for (size_t i = 0; i < TIMES; i++) {
+        assert_int_equal(ask(b, "GET", "/v1/history"), 200);
+        if (strpbrk((const char *)b->answer.body.data, "-"))
+            fail_msg("a sample is of the future: %.300s", (const char *)b->answer.body.data);
+    }
+    atomic_store(&sampler.stop, true);
+    pthread_join(thread, NULL);
+}
+
 /* What the page goes by. */
 static void routes_say_what_may_be_done(void **state)
 {
@@ -376,6 +475,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(who_may),
+        TEST(whose_host),
         TEST(paths_and_methods),
         TEST(keys_are_decoded_once),
         TEST(completing_and_releasing),
@@ -383,6 +483,7 @@ int main(void)
         TEST(ready_is_who_reaches_all),
         TEST(the_page_is_served),
         TEST(history_is_told),
+        TEST(nothing_is_of_the_future),
         TEST(routes_say_what_may_be_done),
         TEST(recent_messages_are_told),
     };
