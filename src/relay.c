@@ -463,22 +463,21 @@ int64_t relay_tick(struct relay *r, int64_t now)
     r->wishes.store_failed = false;
     r->wishes.session_lost = false;
     relay_confirm(r);
+    /* Before there are new claims: so no more than `unconfirmed` are ever in doubt after a crash. */
+    relay_record(r);
     if (r->stopping)
         drop_unpublished(r);
+    relay_release(r);
     pull(r);
     bool full = !relay_reads(r);
     wake(r);
-    /* What was confirmed has made room: the broker gets its next copies before the store is told.
-     */
     relay_claim(r);
     relay_look(r);
     relay_count_duplicates(r);
     relay_publish(r);
-    sink_flush(r->sink, now);
-    relay_record(r);
-    relay_release(r);
     settle(r);
     look_for_old(r);
+    sink_flush(r->sink, now);
     if (r->replies)
         sink_flush(r->replies, now);
     source_flush(r->source, now, ACKS_PATIENCE_MS);
