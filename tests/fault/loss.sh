@@ -24,7 +24,7 @@ command_waits() {
 }
 
 record_is() {
-  rig_redis_cli get "onlyonce:key:loss:$1" | grep -q "^1$2"
+  rig_redis_cli get "onlyonce:key:loss:$1" | grep -q "^2$2"
 }
 
 start() {

@@ -74,7 +74,7 @@ warns() {
 }
 
 has_text() {
-  rig_redis_cli get "onlyonce:key:store:$1" | grep -q "^1$2"
+  rig_redis_cli get "onlyonce:key:store:$1" | grep -q "^2$2"
 }
 
 rig_redis_start --appendonly no --enable-protected-configs yes

@@ -26,7 +26,7 @@ consumers_are() {
 }
 
 record_is() {
-  rig_redis_cli get "onlyonce:key:one:$1" | grep -q "^1$2"
+  rig_redis_cli get "onlyonce:key:one:$1" | grep -q "^2$2"
 }
 
 command_waits() {
