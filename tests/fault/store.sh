@@ -127,7 +127,7 @@ start
 redis set onlyonce:key:store:text "a text"
 redis rpush onlyonce:key:store:list 1 2
 redis hset onlyonce:key:store:hash a 1
-redis set onlyonce:key:store:version "2F 1 1782640800123 t1782640800190 e1782727200190"
+redis set onlyonce:key:store:version "3F 1 1782640800123 t67 e86400067"
 for id in text list hash version; do
   rig_post --queue store.in --message-id $id --count 2
 done

@@ -62,6 +62,9 @@ static void check_line(struct span line)
     while (rest.len && rest.data[0] >= '0' && rest.data[0] <= '9')
         digits += fuzz_take(&rest, 1).len;
     assert(digits > 0 && span_is(fuzz_take(&rest, 2), ": ") && rest.len > 0);
+    /* The fuzzer learns the secret from comparisons, and may write it down itself. */
+    if (holds(input, SECRET))
+        return;
     struct span field = field_of(rest);
     for (size_t i = 0; i < sizeof of_logins / sizeof *of_logins; i++)
         assert(!holds(field, of_logins[i]) || !holds(line, SECRET));
