@@ -37,14 +37,14 @@ int64_t clock_wall(void)
 
 #define ANSWER_MS 9000 /* less than link_rpc() waits */
 
-static void add_answer(struct buffer *b, uint32_t asked)
+/* False: it was answered before it was asked, as the login is. */
+static bool add_answer(struct buffer *b, uint32_t asked)
 {
     amqp_queue_declare_ok_t declared = {.queue = amqp_cstring_bytes("q")};
     amqp_basic_consume_ok_t consuming = {.consumer_tag = amqp_cstring_bytes("c")};
     amqp_exchange_declare_ok_t exchange = {0};
     amqp_basic_qos_ok_t qos = {0};
     amqp_confirm_select_ok_t selected = {0};
-    skipped += ANSWER_MS;
     switch (asked) {
     case AMQP_QUEUE_DECLARE_METHOD:
         peer_add_method(b, 1, AMQP_QUEUE_DECLARE_OK_METHOD, &declared);
@@ -59,8 +59,9 @@ static void add_answer(struct buffer *b, uint32_t asked)
     case AMQP_CONFIRM_SELECT_METHOD:
         peer_add_method(b, 1, AMQP_CONFIRM_SELECT_OK_METHOD, &selected);
         break;
-    default: skipped -= ANSWER_MS; /* of the login, which was answered before it was asked */
+    default: return false;
     }
+    return true;
 }
 
 static bool take(int fd, uint8_t *to, size_t len)
@@ -83,7 +84,8 @@ static void *answer_slowly(void *arg)
             break;
         if (!method)
             continue;
-        add_answer(&said, (uint32_t)seen[1] << 16 | seen[3]);
+        if (add_answer(&said, (uint32_t)seen[1] << 16 | seen[3]))
+            skipped += ANSWER_MS;
         /* It may be gone by now. */
         send(p->fd, said.data, said.len, MSG_NOSIGNAL);
         buffer_clear(&said);
