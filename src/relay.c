@@ -463,7 +463,8 @@ int64_t relay_tick(struct relay *r, int64_t now)
     r->wishes.store_failed = false;
     r->wishes.session_lost = false;
     relay_confirm(r);
-    /* Before there are new claims: so no more than `unconfirmed` are ever in doubt after a crash. */
+    /* Before there are new claims: so no more than `unconfirmed` are ever in doubt after a crash.
+     */
     relay_record(r);
     if (r->stopping)
         drop_unpublished(r);
