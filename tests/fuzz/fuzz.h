@@ -8,6 +8,7 @@
 #ifndef ONLYONCE_FUZZ_H
 #define ONLYONCE_FUZZ_H
 
+#include "../lib/amqp_build.h"
 #include "memory.h"
 #include "message.h"
 
@@ -54,21 +55,6 @@ static inline char *fuzz_text(struct span s)
         memcpy(out, s.data, s.len);
     out[s.len] = '\0';
     return out;
-}
-
-/* A message of these bytes, as the source makes them. */
-static inline struct message *fuzz_message(struct span exchange, struct span routing_key,
-                                           struct span properties, struct span body)
-{
-    const struct span parts[] = {exchange, routing_key, properties, body};
-    struct message *m = message_new(exchange.len, routing_key.len, properties.len, body.len);
-    uint8_t *at = (uint8_t *)(m + 1);
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        if (parts[i].len)
-            memcpy(at, parts[i].data, parts[i].len);
-        at += parts[i].len;
-    }
-    return m;
 }
 
 #endif

@@ -207,9 +207,9 @@ static struct message *make_message(int number)
     uint8_t properties[sizeof with_id];
     memcpy(properties, with_id, sizeof with_id);
     properties[sizeof with_id - 1] += (uint8_t)(number / 2);
-    struct message *m =
-        fuzz_message(span_of("e"), span_of("k"), (struct span){properties, sizeof properties},
-                     span_of(number % 2 ? "body" : ""));
+    struct message *m = build_message_parts(span_of("e"), span_of("k"),
+                                            (struct span){properties, sizeof properties},
+                                            span_of(number % 2 ? "body" : ""));
     m->copy = (struct copy){.target = TARGET_WORK, .first_seen = 1782640800123};
     return m;
 }

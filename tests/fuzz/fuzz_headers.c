@@ -108,7 +108,7 @@ static void check_copy(const struct message *m, const struct copy *copy, const s
 
     struct buffer again = {0};
     struct message *back =
-        fuzz_message(m->exchange, m->routing_key, properties_of(out), span_of(""));
+        build_message_parts(m->exchange, m->routing_key, properties_of(out), span_of(""));
     memcpy(back->key, m->key, sizeof back->key);
     back->key_len = m->key_len;
     enum copy_result result = copy_write(back, copy, ROUTE, "guest", SIZE_MAX, &again);
@@ -179,7 +179,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct span rest = {data, size};
     uint8_t kind = fuzz_byte(&rest);
     struct copy copy = make_copy(kind, fuzz_byte(&rest));
-    struct message *m = fuzz_message(span_of("e"), span_of("k"), rest, span_of(""));
+    struct message *m = build_message_parts(span_of("e"), span_of("k"), rest, span_of(""));
     if (kind & 4)
         m->key_len = (uint16_t)(stpcpy(m->key, "key") - m->key);
     check_message(m, &copy);

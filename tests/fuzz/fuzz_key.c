@@ -88,8 +88,8 @@ static void check_message(const struct key_rule *rule, struct span rest)
     struct span exchange = fuzz_line(&rest);
     struct span routing_key = fuzz_line(&rest);
     struct span properties = fuzz_counted(&rest);
-    struct message *m = fuzz_message(exchange, routing_key, properties, rest);
-    struct message *twin = fuzz_message(exchange, routing_key, properties, rest);
+    struct message *m = build_message_parts(exchange, routing_key, properties, rest);
+    struct message *twin = build_message_parts(exchange, routing_key, properties, rest);
     check_key(rule, m, key_find(rule, m));
     (void)key_find(rule, twin);
     (void)key_find(rule, twin);

@@ -86,12 +86,12 @@ static inline void build_set(struct properties *p, enum property property, struc
     p->value[property] = value;
 }
 
-/* A message of its own bytes. */
-static inline struct message *build_message(const char *exchange, const char *routing_key,
-                                            struct span properties, struct span body)
+/* A message of these bytes, as the source makes them. */
+static inline struct message *build_message_parts(struct span exchange, struct span routing_key,
+                                                  struct span properties, struct span body)
 {
-    struct span parts[] = {span_of(exchange), span_of(routing_key), properties, body};
-    struct message *m = message_new(parts[0].len, parts[1].len, parts[2].len, parts[3].len);
+    const struct span parts[] = {exchange, routing_key, properties, body};
+    struct message *m = message_new(exchange.len, routing_key.len, properties.len, body.len);
     uint8_t *at = (uint8_t *)(m + 1);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].len)
@@ -99,6 +99,12 @@ static inline struct message *build_message(const char *exchange, const char *ro
         at += parts[i].len;
     }
     return m;
+}
+
+static inline struct message *build_message(const char *exchange, const char *routing_key,
+                                            struct span properties, struct span body)
+{
+    return build_message_parts(span_of(exchange), span_of(routing_key), properties, body);
 }
 
 /* A message of these properties, without a body. */
