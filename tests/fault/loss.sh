@@ -23,10 +23,6 @@ command_waits() {
   rig_redis_cli client list | grep 'name=onlyonce' | grep -q 'flags=[a-zA-Z]*b'
 }
 
-record_is() {
-  rig_redis_cli get "onlyonce:key:loss:$1" | grep -q "^2$2"
-}
-
 start() {
   rig_relay_start "$1" "$CONFIG"
   rig_relay_ready "$1" loss.in
@@ -53,7 +49,7 @@ frozen_after_claim() {
   rig_wait_until command_waits 2
   rig_relay_signal one STOP
   store_goes_on
-  rig_wait_until "record_is ${1}0 P" 2 && [ "$(rig_queue_depth loss.work)" = 0 ]
+  rig_wait_until "fault_record_is loss ${1}0 P" 2 && [ "$(rig_queue_depth loss.work)" = 0 ]
 }
 
 # The broker reads no more from who publishes, the tools included: so the load comes first.
@@ -61,9 +57,9 @@ frozen_after_publish() {
   load "$1"
   rig_rabbitctl -q set_vm_memory_high_watermark 0.00001
   rig_relay_start one "$CONFIG"
-  rig_wait_until "record_is ${1}0 P" 15
+  rig_wait_until "fault_record_is loss ${1}0 P" 15
   sleep 0.5
-  record_is "${1}$((COUNT - 1))" P
+  fault_record_is loss "${1}$((COUNT - 1))" P
 }
 
 # Broker and relay are 600 ms apart: after the claim, there is time to stop the store's writing
@@ -71,10 +67,10 @@ frozen_after_publish() {
 confirmed_but_not_recorded() {
   start one
   load_at_once "$1" fault_tell broker "delay 600"
-  rig_wait_until "record_is ${1}0 P" 5
+  rig_wait_until "fault_record_is loss ${1}0 P" 5
   store_holds_writes 1800
   rig_wait_until "[ \"\$(rig_queue_depth loss.work)\" -ge $COUNT ]" 3
-  rig_wait_until command_waits 2 && record_is "${1}0" P
+  rig_wait_until command_waits 2 && fault_record_is loss "${1}0" P
 }
 
 frozen_after_confirm() {
@@ -85,7 +81,7 @@ frozen_after_record() {
   confirmed_but_not_recorded "$1" || return 1
   rig_relay_signal one STOP
   store_goes_on
-  rig_wait_until "record_is ${1}$((COUNT - 1)) F" 2
+  rig_wait_until "fault_record_is loss ${1}$((COUNT - 1)) F" 2
 }
 
 undo() {
@@ -161,7 +157,7 @@ for round in 1 2; do
   start lost
   fault_tell store mute-replies
   load "muted-$round-"
-  rig_wait_until "record_is muted-$round-0 P" 3 ||
+  rig_wait_until "fault_record_is loss muted-$round-0 P" 3 ||
     echo "# round $round: the session was renewed just then"
   fault_tell store cut
   rig_check "claims whose answers were lost, $round: all arrive" fault_arrived loss $COUNT

@@ -73,10 +73,6 @@ warns() {
   return $code
 }
 
-has_text() {
-  rig_redis_cli get "onlyonce:key:store:$1" | grep -q "^2$2"
-}
-
 rig_redis_start --appendonly no --enable-protected-configs yes
 fault_rabbit_start
 fault_proxy proxy "$RIG_REDIS_PORT"
@@ -175,19 +171,19 @@ rig_check "none is missing" rig_account --idle 300 --work store.work --in store.
 # ---- 36: a failover that forgets the newest writes ----
 
 rig_post --queue store.in --message-id back
-rig_check "a message is forwarded" rig_wait_until "has_text back F" 10
+rig_check "a message is forwarded" rig_wait_until "fault_record_is store back F" 10
 session=$(rig_redis_cli --scan --pattern 'onlyonce:session:*' | head -n 1)
 # Its record as it was before: pending, and the owner's session lives.
 redis set onlyonce:key:store:back "2P 1 1782640800123 t0 o${session##*:}.1" px 86400000
 rig_post --queue store.in --message-id back
 rig_check "forwarded that is pending again, of a session that lives: its duplicate ends" \
-  rig_wait_until "has_text back F" 20
+  rig_wait_until "fault_record_is store back F" 20
 redis set onlyonce:key:store:back "2P 1 1782640800123 t0 o0123456789abcdef01234567.1" \
   px 86400000
 rig_post --queue store.in --message-id back
-rig_check "of a session that is gone: its duplicate ends" rig_wait_until "has_text back F" 20
+rig_check "of a session that is gone: its duplicate ends" rig_wait_until "fault_record_is store back F" 20
 rig_post --queue store.in --message-id fence
-rig_wait_until "has_text fence F" 10
+rig_wait_until "fault_record_is store fence F" 10
 rig_check "nothing waits" in_total 0
 rig_check "and nothing is lost" rig_account --idle 300 --work store.work --count 0 --allow-strange
 rig_check "SIGTERM ends it" rig_relay_stop relay

@@ -25,10 +25,6 @@ consumers_are() {
   rig_wait_until "[ \"\$(rig_queue_consumers one.in)\" = $1 ]" 30
 }
 
-record_is() {
-  rig_redis_cli get "onlyonce:key:one:$1" | grep -q "^2$2"
-}
-
 command_waits() {
   rig_redis_cli client list | grep "name=onlyonce" | grep -q "flags=[a-zA-Z]*b"
 }
@@ -64,7 +60,7 @@ near_claims() {
   rig_relay_ready near one.in
   fault_tell near "delay 600"
   rig_post --queue one.in --message-id "$1"
-  rig_wait_until "record_is $1 P" 10
+  rig_wait_until "fault_record_is one $1 P" 10
   fault_tell near mute
   rig_relay_start far "$CONFIG"
   consumers_are 2
@@ -107,7 +103,7 @@ stands_still_after_claim() {
   rig_wait_until command_waits 1
   rig_relay_signal near STOP
   rig_redis_cli client unpause >/dev/null
-  rig_wait_until "record_is $1 P" 1 && [ "$(rig_queue_depth one.work)" = 0 ]
+  rig_wait_until "fault_record_is one $1 P" 1 && [ "$(rig_queue_depth one.work)" = 0 ]
 }
 
 for try in 1 2 3 4 5; do

@@ -115,6 +115,11 @@ fault_peak() {
 
 # ---- accounts ----
 
+# fault_record_is SCOPE KEY STATE : the letter of record.h, in the format that is now.
+fault_record_is() {
+  rig_redis_cli get "onlyonce:key:$1:$2" | grep -q "^2$3"
+}
+
 # fault_arrived ROUTE COUNT [SECONDS] : so many copies are in the work queue, nothing is ready in the
 # inbound one, and nothing is pending.
 fault_arrived() {
