@@ -25,6 +25,10 @@ no_session() {
   [ -z "$(rig_redis_cli --scan --pattern 'onlyonce:session:*')" ]
 }
 
+stopping() {
+  [ "$(curl -s -m 5 "http://127.0.0.1:$PORT/readyz" | jq -r .detail)" = stopping ]
+}
+
 # Stops it once so many copies arrived; all is well with what it leaves.
 stop_at() {
   rig_wait_depth stop.work "$1" 30 || echo "there are not $1 copies"
@@ -45,7 +49,10 @@ stop_at() {
 rig_redis_start --appendonly no
 fault_rabbit_start
 fault_proxy far "$RABBITMQ_NODE_PORT"
+rig_port
+PORT=$RIG_PORT
 {
+  printf 'admin: {listen: "127.0.0.1:%s"}\n' "$PORT"
   FAULT_BROKER=${FAULT_PORTS[far]} fault_head
   fault_route stop "queue: stop.work"
 } >"$CONFIG"
@@ -75,7 +82,9 @@ fault_tell far "delay 500"
 rig_load --queue stop.in --count 100 --prefix silent- >/dev/null
 rig_wait_until "[ \"\$(fault_pending stop | wc -l)\" -ge 1 ]" 10
 fault_tell far mute-replies
-rig_check "confirms that never come: it ends in time all the same, with 0" rig_relay_stop relay 11
+rig_relay_signal relay TERM
+rig_check "confirms that never come: it is not ready while it waits for them" rig_wait_until stopping 5
+rig_check "it ends in time all the same, with 0" rig_relay_stop relay 11
 rig_check "what was published stays pending" pending_is_bounded
 rig_check "and only that is" [ "$pending" -ge 1 ]
 fault_tell far cut

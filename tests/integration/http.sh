@@ -603,11 +603,6 @@ rig_check "says so" grep -q "cannot serve HTTP at admin.listen.*127.0.0.1:$PORT.
 
 # ---- the end ----
 
-# A broker that stands still makes the relay's end take a second.
-kill -STOP "${RIG_PIDS[rabbit]}"
-rig_relay_signal main TERM
-rig_check "stopping: not ready" rig_wait_until "request GET /readyz && [ \$STATUS = 503 ] && says '.detail == \"stopping\"'" 3
-kill -CONT "${RIG_PIDS[rabbit]}"
 rig_check "stops" rig_relay_stop main 15
 
 # ---- the document: all that it lists was answered, and only that ----
