@@ -78,9 +78,9 @@ rig_check "none is missing, none twice and unmarked" fault_in_order relay stop $
 
 rig_relay_start relay "$CONFIG"
 rig_relay_ready relay stop.in
-fault_tell far "delay 500"
+fault_tell far "delay 2000" # so long it takes a copy to be published, and as long its confirm to come
 rig_load --queue stop.in --count 100 --prefix silent- >/dev/null
-rig_wait_until "[ \"\$(fault_pending stop | wc -l)\" -ge 1 ]" 10
+rig_wait_until "[ \"\$(fault_pending stop | wc -l)\" -ge 1 ]" 20
 fault_tell far mute-replies
 rig_relay_signal relay TERM
 rig_check "confirms that never come: it is not ready while it waits for them" rig_wait_until stopping 5

@@ -64,12 +64,14 @@ is_json() {
   rig_exits "$1" "${@:3}" && [ "$(wc -l <"$RIG_DIR/out")" = 1 ] && jq -e "$2" "$RIG_DIR/out"
 }
 
+# forward ID : its copy arrives, and is on record as forwarded.
 forward() {
-  rig_post --queue pay.in --message-id "$1" && rig_takes pay.work 1 ".[0].message_id == \"$1\""
+  rig_post --queue pay.in --message-id "$1" && rig_takes pay.work 1 ".[0].message_id == \"$1\"" &&
+    rig_wait_until "rig_redis_cli get onlyonce:key:pay:msg:$1 | grep -q '^2F'" 10
 }
 
 put_record() {
-  rig_redis_cli set "onlyonce:key:pay:$1" "$2" px 60000
+  rig_redis_cli set "onlyonce:key:pay:$1" "$2" px 600000
 }
 
 # A pending record of a session that nobody knows.
