@@ -24,7 +24,7 @@ post() {
 
 # arrives NAME COUNT : so many copies reach the work queue, and nothing else waits.
 arrives() {
-  rig_wait_depth "$1.work" "$2" 20 && rig_wait_empty "$1.in" 20 && [ "$(rig_queue_depth "$1.work")" = "$2" ]
+  rig_wait_depth "$1.work" "$2" 60 && rig_wait_empty "$1.in" 60 && [ "$(rig_queue_depth "$1.work")" = "$2" ]
 }
 
 is_parked() {
