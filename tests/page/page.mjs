@@ -224,9 +224,8 @@ await check('200 messages that come are counted, and so is how many a second', a
     const [, mail] = await tableOf(page, 'routes');
     assert.equal(mail.Forwarded, '21');
     assert.equal(mail.Duplicates, '180');
+    assert.ok(Number(mail['Forwarded/s']) > 0 && Number(mail['Duplicates/s']) > Number(mail['Forwarded/s']));
   });
-  const seen = () => tableOf(page, 'routes').then(([, mail]) => [Number(mail['Forwarded/s']), Number(mail['Duplicates/s'])]);
-  await until(async () => assert.ok((await seen()).every((rate) => rate > 0), `${await seen()}`));
 });
 /* A server whose messages come as regularly as no real one's do while others use the machine. */
 await check('rates: 200 messages in 10 s are 20 a second', async () => {
@@ -240,10 +239,13 @@ await check('rates: 200 messages in 10 s are 20 a second', async () => {
     await route.fulfill({response, json: status});
   });
   await victim.route('**/v1/history', async (route) => {
+    const response = await route.fetch();
+    const {routes} = await response.json();
     const now = Date.now();
     const ago = [20000, 15000, 10000, 5000, 0];
     const of = (perSecond) => ago.map((ms) => count(perSecond, now - ms));
-    await route.fulfill({json: {routes: [{name: 'mail', ms_ago: ago, forwarded: of(2), duplicates: of(18)}]}});
+    const mail = {name: 'mail', ms_ago: ago, forwarded: of(2), duplicates: of(18)};
+    await route.fulfill({response, json: {routes: routes.map((r) => r.name === 'mail' ? mail : r)}});
   });
   await logIn(victim);
   await until(async () => {
@@ -251,6 +253,7 @@ await check('rates: 200 messages in 10 s are 20 a second', async () => {
     assert.ok(Math.abs(Number(mail['Duplicates/s']) - 18) < 1, mail['Duplicates/s']);
     assert.ok(Math.abs(Number(mail['Forwarded/s']) - 2) < .2, mail['Forwarded/s']);
   });
+  await victim.unrouteAll({behavior: 'ignoreErrors'});
   await close(victim);
 });
 await check('the chart has them, on a page that was opened just now', async () => {
@@ -458,6 +461,7 @@ await check('a server that escapes nothing does no harm', async () => {
     assert.ok((await text(victim, '#version')).includes(HOSTILE));
   });
   assert.equal(await victim.locator('img').count(), 0);
+  await victim.unrouteAll({behavior: 'ignoreErrors'});
   await close(victim);
 });
 await check('the policy stops a script all the same', async () => {
