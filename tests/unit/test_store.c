@@ -31,6 +31,9 @@
 #define D "dddddddddddddddddddddddd"
 
 #define MINUTE 60000
+#define BRIEF                                                                                      \
+    500 /* ms that a record lives to see it end: more than a busy machine needs to see it before   \
+         */
 
 static const struct record nothing;
 
@@ -543,11 +546,11 @@ static void records_expire(void **state)
     struct bench *b = *state;
     int64_t ttl;
     struct store_op op = op_of("k", nothing, pending(A, 1));
-    op.ttl = 80;
+    op.ttl = BRIEF;
     apply(b->store, NULL, &op, 1);
     assert_record(held(b->store, "k", &ttl), pending(A, 1));
-    assert_in_range(ttl, 1, 80);
-    pause_ms(140);
+    assert_in_range(ttl, 1, BRIEF);
+    pause_ms(BRIEF + 60);
     assert_held(b, "k", nothing);
     assert_answer(apply_one(b, NULL, "k", pending(A, 1), forwarded(1)), STORE_MET, nothing);
     assert_answer(apply_one(b, NULL, "k", nothing, pending(A, 2)), STORE_APPLIED, nothing);
@@ -564,12 +567,12 @@ static void the_clock_is_the_stores(void **state)
     struct bench *b = *state;
     bool exists;
     int64_t before = store_now(b->store);
-    assert_true(llabs(before - clock_wall()) < 500);
+    assert_true(llabs(before - clock_wall()) < 2000);
     pause_ms(30);
-    assert_in_range(store_now(b->store) - before, 29, 500);
+    assert_in_range(store_now(b->store) - before, 29, 2000);
     open_session(b->store, A, MINUTE);
     assert_true(store_session_renew(b->store, A, MINUTE, &exists));
-    assert_true(llabs(store_now(b->store) - clock_wall()) < 500);
+    assert_true(llabs(store_now(b->store) - clock_wall()) < 2000);
 }
 
 /* ---- Completing and results ---- */
@@ -683,12 +686,12 @@ static void results_expire_with_their_records(void **state)
     int64_t ttl;
     apply_one(b, NULL, "k", nothing, forwarded(1));
     struct store_op op = op_of("k", forwarded(1), completed(forwarded(1), true));
-    op.ttl = 80;
+    op.ttl = BRIEF;
     assert_int_equal(complete(b, op, span_of("1")), STORE_APPLIED);
     held(b->store, "k", &ttl);
-    assert_in_range(ttl, 1, 80);
+    assert_in_range(ttl, 1, BRIEF);
     assert_result(b->store, "k", span_of("1"));
-    pause_ms(140);
+    pause_ms(BRIEF + 60);
     assert_held(b, "k", nothing);
     assert_result(b->store, "k", (struct span){0});
 }
@@ -700,14 +703,14 @@ static void results_live_on_with_their_records(void **state)
         const char *key = i ? "moved" : "only counted";
         apply_one(b, NULL, key, nothing, forwarded(1));
         struct store_op op = op_of(key, forwarded(1), completed(forwarded(1), true));
-        op.ttl = 300;
+        op.ttl = BRIEF;
         assert_int_equal(complete(b, op, span_of("1")), STORE_APPLIED);
         struct record next = op.write;
         next.now.duplicates = 1;
-        next.now.ends += i ? 1000 : 0;
+        next.now.ends += i ? 10000 : 0;
         assert_int_equal(apply_one(b, NULL, key, op.write, next).answer, STORE_APPLIED);
     }
-    pause_ms(400);
+    pause_ms(BRIEF + 60);
     assert_result(b->store, "only counted", (struct span){0});
     assert_result(b->store, "moved", span_of("1"));
 }
@@ -765,17 +768,17 @@ static void renewal(void **state)
 {
     struct bench *b = *state;
     bool exists;
-    open_session(b->store, A, 200);
-    pause_ms(120);
-    assert_true(store_session_renew(b->store, A, 400, &exists));
+    open_session(b->store, A, 2 * BRIEF);
+    pause_ms(BRIEF);
+    assert_true(store_session_renew(b->store, A, 3 * BRIEF, &exists));
     assert_true(exists);
-    pause_ms(160);
+    pause_ms(BRIEF + 60); /* for longer than without the renewal */
     assert_true(lives(b->store, A));
-    pause_ms(320);
-    assert_true(store_session_renew(b->store, A, 400, &exists));
+    pause_ms(2 * BRIEF);
+    assert_true(store_session_renew(b->store, A, 3 * BRIEF, &exists));
     assert_false(exists);
     assert_false(lives(b->store, A)); /* it stays gone */
-    assert_true(store_session_renew(b->store, C, 400, &exists));
+    assert_true(store_session_renew(b->store, C, 3 * BRIEF, &exists));
     assert_false(exists);
 }
 

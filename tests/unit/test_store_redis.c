@@ -323,7 +323,7 @@ static void a_reply_is_lost(void **state)
     int64_t before = clock_now();
     kill(b->server.pid, SIGSTOP);
     assert_claim_fails(b, "no answer within 150 ms");
-    assert_in_range(clock_now() - before, 150, 400);
+    assert_in_range(clock_now() - before, 150, 900);
     kill(b->server.pid, SIGCONT);
     pause_ms(50);
     b->config.timeout = 1000;
@@ -339,10 +339,11 @@ static void writes_are_paused(void **state)
 {
     struct bench *b = *state;
     b->config.timeout = 150;
-    redis_do(b, "CLIENT PAUSE 400 WRITE");
+    redis_do(b, "CLIENT PAUSE 60000 WRITE");
     assert_claim_fails(b, "no answer within 150 ms");
     assert_open_fails(b, "no answer within 150 ms", false);
-    pause_ms(400);
+    redis_do(b, "CLIENT UNPAUSE");
+    b->config.timeout = 1000;
     assert_opens(b);
     assert_claims(b, "k", STORE_APPLIED);
 }
@@ -570,8 +571,8 @@ static const struct odd_server odd_servers[] = {
     {"too few answers", {{"EVALSHA", "*0\r\n"}}, true, false, "the answer to a batch makes no sense"},
     {"odd answers", {{"EVALSHA", "*1\r\n:3\r\n"}}, true, false, "makes no sense"},
     {"odd status", {{"EVALSHA", "+OK\r\n"}}, true, false, "makes no sense"},
-    {"silent", {{"EVALSHA", NULL}}, true, false, "no answer within 200 ms"},
-    {"half an answer", {{"EVALSHA", "*1\r\n$10\r\nabc"}}, true, false, "no answer within 200 ms"},
+    {"silent", {{"EVALSHA", NULL}}, true, false, "no answer within 900 ms"},
+    {"half an answer", {{"EVALSHA", "*1\r\n$10\r\nabc"}}, true, false, "no answer within 900 ms"},
 };
 /* clang-format on */
 
@@ -595,7 +596,7 @@ static void meet(struct bench *b, const struct odd_server *odd)
 static void servers_of_all_kinds(void **state)
 {
     struct bench *b = *state;
-    b->config.timeout = 200;
+    b->config.timeout = 900;
     b->config.password = text_secret;
     for (size_t i = 0; i < sizeof odd_servers / sizeof *odd_servers; i++)
         meet(b, &odd_servers[i]);
@@ -630,7 +631,7 @@ static void a_server_dribbles(void **state)
     b->store = store_new(&b->config, "scope");
     int64_t before = clock_now();
     assert_open_fails(b, "no answer within 300 ms", false);
-    assert_in_range(clock_now() - before, 300, 600);
+    assert_in_range(clock_now() - before, 300, 2000);
     fake_redis_stop(f);
 }
 
