@@ -31,9 +31,8 @@
 #define D "dddddddddddddddddddddddd"
 
 #define MINUTE 60000
-#define BRIEF                                                                                      \
-    500 /* ms that a record lives to see it end: more than a busy machine needs to see it before   \
-         */
+/* ms that a record lives to see it end: more than a busy machine needs to see it before. */
+#define BRIEF 500
 
 static const struct record nothing;
 
