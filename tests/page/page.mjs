@@ -218,8 +218,11 @@ await check('connections: all, and what they lead to', async () => {
   assert.doesNotMatch(shown, /down/);
 });
 await check('200 messages that come are counted, and so is how many a second', async () => {
-  for (let i = 0; i < 20; i++)
+  // One after another, so that it is clear which of two workers' is the later one.
+  for (let i = 0; i < 20; i++) {
     await act('post', 'mail', '--message-id', `r${i}`, '--count', '10');
+    await until(async () => assert.equal((await api('/v1/routes')).routes[1].counters.duplicates, 9 * (i + 1)));
+  }
   await until(async () => {
     const [, mail] = await tableOf(page, 'routes');
     assert.equal(mail.Forwarded, '21');
