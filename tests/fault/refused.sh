@@ -50,7 +50,7 @@ taken_are() {
 rig_redis_start --appendonly no
 fault_rabbit_start
 {
-  rig_queues declare full.work x-max-length=40 x-overflow=reject-publish &&
+  rig_queues declare full.work x-max-length=100 x-overflow=reject-publish &&
     rig_queues exchange fan.out fanout && rig_queues declare fan.work &&
     rig_queues declare fan.full x-max-length=20 x-overflow=reject-publish &&
     rig_queues bind fan.work fan.out x && rig_queues bind fan.full fan.out x &&
