@@ -29,8 +29,10 @@ stopping() {
   [ "$(curl -s -m 5 "http://127.0.0.1:$PORT/readyz" | jq -r .detail)" = stopping ]
 }
 
-# Stops it once so many copies arrived; all is well with what it leaves.
+# Stops it once so many copies arrived, which may be so already, and it has begun to listen to signals; all is well
+# with what it leaves. The relay of turn i is the one that says for the i-th time that it starts.
 stop_at() {
+  rig_wait_until "[ \"\$(fault_said relay 'onlyonce starts')\" -ge $i ]" 30
   rig_wait_depth stop.work "$1" 30 || echo "there are not $1 copies"
   sleep "0.0$((RANDOM % 90 + 10))"
   local before

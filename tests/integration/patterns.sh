@@ -78,6 +78,7 @@ rig_check "orders: a retry is dropped" arrives orders 1
 rig_check "orders: another content is parked" is_parked orders conflict
 
 rig_relay_start second "$CONFIG"
+rig_wait_until "[ \"\$(rig_queue_consumers invoices.in)\" = 2 ]" 60
 post invoices --message-id i1 --count 2
 rig_check "invoices: two relays share their keys" arrives invoices 1
 rig_relay_stop second
