@@ -76,7 +76,6 @@ static void test_a_peer_that_closes_during_login_may_be_tried_again(void **state
     link_bench_set_up(&b);
     buffer_clear(&b.peer.first); /* a proxy in front of no broker does this */
     open_in_vain(&b);
-
     assert_int_equal(link_how_failed(b.link), LINK_FAILED);
     peer_assert_says("closed", link_error(b.link), ": broker closed the connection without a word");
     link_bench_tear_down(&b);
@@ -151,7 +150,6 @@ static void test_logins_that_fail(void **state)
         int64_t before = clock_now();
         open_in_vain(&b);
         assert_true(clock_now() - before < 3000);
-
         char start[64];
         snprintf(start, sizeof start,
                  "login to 127.0.0.1:%d as user 'guest', vhost '/': ", b.peer.url.port);
@@ -173,7 +171,6 @@ static void test_a_password_too_long_to_be_sent(void **state)
     password[200000] = '\0';
     b.peer.url.password = password;
     open_in_vain(&b);
-
     peer_assert_says("long", link_error(b.link), "username and password are too long to be sent");
     free(password);
     link_bench_tear_down(&b);
