@@ -1,5 +1,5 @@
 /*
- * sqlite_bench - a store in an SQLite file of a test's own,and a connection beside it. Its tables
+ * sqlite_bench - a store in an SQLite file of a test's own, and a connection beside it. Its tables
  * are oo{a}.b-c_records and so on.
  */
 #ifndef ONLYONCE_TESTS_SQLITE_BENCH_H

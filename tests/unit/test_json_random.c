@@ -1,5 +1,7 @@
-/* json over random documents: whatever way a value is spelled, it has one form; and no bytes do
- * harm. */
+/*
+ * json over random documents: whatever way a value is spelled, it has one form; and no bytes do
+ * harm.
+ */
 #include "json_case.h"
 
 #include <setjmp.h>

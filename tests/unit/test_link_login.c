@@ -1,4 +1,5 @@
-/* The login to a peer (amqp.h): what it says of itself, and what it says instead of letting us in.
+/*
+ * The login to a peer (amqp.h): what it says of itself, and what it says instead of letting us in.
  */
 #include "clock.h"
 #include "link_bench.h"

@@ -1,5 +1,7 @@
-/* A PostgreSQL server that dies, stands still, carries out late what it was asked, or is followed
- * by its standby. */
+/*
+ * A PostgreSQL server that dies, stands still, carries out late what it was asked, or is followed
+ * by its standby.
+ */
 #include "clock.h"
 #include "postgres_bench.h"
 #include "redis_server.h"

@@ -1,4 +1,5 @@
-/* Transactions of several at once in PostgreSQL, and batches that come to one key more than once.
+/*
+ * Transactions of several at once in PostgreSQL, and batches that come to one key more than once.
  */
 #include "clock.h"
 #include "postgres_bench.h"

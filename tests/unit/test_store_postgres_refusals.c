@@ -1,5 +1,7 @@
-/* What a PostgreSQL server allows: users, permissions, and settings, which it refuses by or is
- * warned about. */
+/*
+ * What a PostgreSQL server allows: users, permissions, and settings, which it refuses by or is
+ * warned about.
+ */
 #include "postgres_bench.h"
 
 #include <setjmp.h>

@@ -1,5 +1,7 @@
-/* The schema of the PostgreSQL store: what is in it, what is swept from it, who makes it, and which
- * are refused. */
+/*
+ * The schema of the PostgreSQL store: what is in it, what is swept from it, who makes it, and which
+ * are refused.
+ */
 #include "postgres_bench.h"
 
 #include <setjmp.h>

@@ -1,5 +1,7 @@
-/* What the Redis store keeps in a server, how it speaks to it, and what others do to that: flush,
- * and write. */
+/*
+ * What the Redis store keeps in a server, how it speaks to it, and what others do to that: flush,
+ * and write.
+ */
 #include "redis_bench.h"
 
 #include <setjmp.h>

@@ -1,5 +1,7 @@
-/* The Redis store at servers that are something else than it expects, and answer what makes no
- * sense, or too slowly. */
+/*
+ * The Redis store at servers that are something else than it expects, and answer what makes no
+ * sense, or too slowly.
+ */
 #include "clock.h"
 #include "fake_redis.h"
 #include "redis_bench.h"

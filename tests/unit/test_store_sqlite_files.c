@@ -1,4 +1,5 @@
-/* An SQLite file: which are refused, whose it is, what is in it, and what is said of where it is.
+/*
+ * An SQLite file: which are refused, whose it is, what is in it, and what is said of where it is.
  */
 #include "sqlite_bench.h"
 

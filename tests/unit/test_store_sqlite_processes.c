@@ -1,5 +1,7 @@
-/* What several processes do to each other that have one SQLite file: locks, races, and a process
- * that is killed. */
+/*
+ * What several processes do to each other that have one SQLite file: locks, races, and a process
+ * that is killed.
+ */
 #include "clock.h"
 #include "sqlite_bench.h"
 

@@ -1,4 +1,5 @@
-/* An SQLite file as time goes by: what expires, and is swept. Time is the real one, moved at will.
+/*
+ * An SQLite file as time goes by: what expires, and is swept. Time is the real one, moved at will.
  */
 #include "clock.h"
 #include "sqlite_bench.h"
