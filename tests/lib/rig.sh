@@ -285,8 +285,9 @@ rig_rabbit_restart() {
   rig_rabbit_start
 }
 
+# Whatever it dies of, it leaves no dump in the folder that it is called from.
 rig_rabbitctl() {
-  HOME=$RIG_DIR/rabbit/home "$RIG_RABBIT_LIB/rabbitmqctl" "$@" </dev/null
+  HOME=$RIG_DIR/rabbit/home ERL_CRASH_DUMP_SECONDS=0 "$RIG_RABBIT_LIB/rabbitmqctl" "$@" </dev/null
 }
 
 # rig_rabbit_major : 3 for RabbitMQ 3.10.8.
