@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-#define QUORUM_PREFETCH 2000
+#define QUORUM_PREFETCH 2000 /* RabbitMQ's own, of every version */
 
 /* ---- Of a route ---- */
 

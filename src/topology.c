@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From this version on a quorum queue has a delivery limit, and x-delivery-limit -1 means none. An
- * older broker would take that for a limit that each return exceeds. */
+/* From RabbitMQ 4.0 on a quorum queue has a delivery limit, of 20, and x-delivery-limit -1 means
+ * none. An older broker would take that for a limit that each return exceeds. */
 #define DELIVERY_LIMITS 40000
 
 struct thing {
