@@ -125,6 +125,15 @@ rig_relay_start relay "$GOOD"
 rig_relay_ready relay pay.in
 rig_check "a relay starts" rig_relay_stop relay
 rig_check "check --connect: all is there: 0" rig_exits 0 rig_onlyonce check --connect -c "$GOOD"
+rig_check "it says so" grep -qx 'route pay: queue pay.work (to) is there' "$RIG_DIR/out"
+
+# A user who may do all but write to the default exchange, so that queues that are there can be had.
+{ rig_rabbitctl add_user narrow narrow && rig_rabbitctl set_permissions narrow '.*' '^pay' '.*'; } >/dev/null
+good | sed 's/guest:guest/narrow:narrow/' >"$BAD"
+rig_check "check --connect: without the permission to publish: 1" rig_exits 1 rig_onlyonce check --connect -c "$BAD"
+rig_check "it says which" grep -q "FAILED: .*'amq.default' .* for user 'narrow'; publishing to queues needs" "$RIG_DIR/out"
+rig_rabbitctl set_permissions narrow '.*' '^(pay|amq.default)' '.*' >/dev/null
+rig_check "check --connect: with it: 0" rig_exits 0 rig_onlyonce check --connect -c "$BAD"
 
 # shellcheck disable=SC2153 # the rig sets it
 refuses "a wrong password" 's/guest:guest/guest:sesame/' "user .?guest|ACCESS_REFUSED|refused" ".*"
