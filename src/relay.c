@@ -470,8 +470,7 @@ int64_t relay_tick(struct relay *r, int64_t now)
     r->wishes.store_failed = false;
     r->wishes.session_lost = false;
     relay_confirm(r);
-    /* Before there are new claims: so no more than `unconfirmed` are ever in doubt after a crash.
-     */
+    /* Before there are new claims, whose room it takes. */
     relay_record(r);
     if (r->stopping)
         drop_unpublished(r);

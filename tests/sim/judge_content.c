@@ -176,7 +176,7 @@ void judge_stored_content(const struct publish *p)
 
 /* A duplicate is one of something: a copy of the same content is there, or was when that was found.
  * Unless nobody knows what the record is about: the store went back to one that a later one had
- * replaced, or a worker reported a content complete whose record is of another one. */
+ * replaced, or a worker reported a content complete while another one was claimed. */
 void judge_same_content(const struct relay_process *r, const struct sighting *s)
 {
     if (sim->book.keys[s->key].blurred)
