@@ -111,6 +111,14 @@ void link_fail(struct link *l, const char *fmt, ...)
     va_end(args);
 }
 
+void link_refuse(struct link *l, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    go_down(l, LINK_REFUSED, fmt, args);
+    va_end(args);
+}
+
 void link_fail_as(struct link *l, enum link_failure failure, const char *fmt, ...)
 {
     va_list args;

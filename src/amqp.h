@@ -71,8 +71,9 @@ const char *link_refusal(const struct link *l);
 bool link_is_up(const struct link *l);
 const char *link_error(const struct link *l);
 enum link_failure link_how_failed(const struct link *l); /* of a link that is down */
-/* Marks the link down for a reason of the caller's. */
+/* Marks the link down for a reason of the caller's; and as link_how_failed() calls LINK_REFUSED. */
 void link_fail(struct link *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void link_refuse(struct link *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Closes: politely (connection.close, flushed, its answer awaited for at most `patience` ms) if the
  * link is up and patience > 0, so that acknowledgements sent before are not lost; else at once. */
