@@ -208,6 +208,12 @@ void link_read(struct link *l, int64_t now)
                   (long long)(now - l->last_received) / 1000);
 }
 
+bool link_is_left(const struct link *l)
+{
+    struct pollfd p = {.fd = link_fd(l), .events = POLLRDHUP};
+    return l->up && poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
+}
+
 void link_rest(struct link *l, int64_t now)
 {
     if (!l->up)

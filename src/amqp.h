@@ -90,6 +90,9 @@ void link_read(struct link *l, int64_t now);
  * count meanwhile, but a connection that is gone is noticed. */
 void link_rest(struct link *l, int64_t now);
 
+/* Whether the broker has hung up: what is still unread is the last of it. */
+bool link_is_left(const struct link *l);
+
 /* The next complete frame that was read, or false. Heartbeats, connection.blocked and unblocked,
  * and closes by the broker are dealt with here; a close takes the link down. */
 bool link_next(struct link *l, struct link_frame *frame);

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define LAST_READS 1000 /* each takes what the kernel has, up to some 256 KiB */
+
 struct open_tag {
     uint64_t tag;
     bool settled; /* to be acknowledged */
@@ -319,9 +321,27 @@ short source_events(const struct source *s, bool read)
     return (short)((read ? POLLIN : 0) | (link_wants_write(s->link) ? POLLOUT : 0));
 }
 
+/*
+ * The broker has hung up, so it gives all that it delivered here to others. What of that is still
+ * unread would be taken for ours, and for new: after a long stop it is old, and may have been done
+ * by now. So it is read for its last word alone.
+ */
+static void read_last_word(struct source *s, int64_t now)
+{
+    struct link_frame f;
+    for (int reads = 0; reads < LAST_READS && link_is_up(s->link); reads++) {
+        while (link_next(s->link, &f))
+            continue;
+        link_read(s->link, now);
+    }
+    link_fail(s->link, "broker closed the connection without a word");
+}
+
 void source_read(struct source *s, bool read, int64_t now)
 {
-    if (read)
+    if (link_is_left(s->link))
+        read_last_word(s, now);
+    else if (read)
         link_read(s->link, now);
     else
         link_rest(s->link, now);

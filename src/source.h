@@ -31,7 +31,8 @@ const char *source_describe(const struct source *s);
 
 int source_fd(const struct source *s);
 short source_events(const struct source *s, bool read); /* what to poll for */
-/* Reads from the socket (if `read`), to be called when it is readable or its deadline is there. */
+/* Reads from the socket (if `read`), to be called when it is readable or its deadline is there. Of
+ * a broker that has hung up nothing more is delivered. */
 void source_read(struct source *s, bool read, int64_t now);
 /* The next complete message, or NULL. Its owner is the caller. */
 struct message *source_pull(struct source *s);
