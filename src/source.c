@@ -38,6 +38,7 @@ struct source {
     size_t open_count;
     size_t open_size;
     uint64_t last_tag;
+    size_t looks;       /* questions for the parking queue that have no answer yet */
     size_t settled;     /* how many of them are to be acknowledged */
     int64_t settled_by; /* when that has to be done at the latest; 0: nothing waits */
 };
@@ -114,6 +115,8 @@ static void take_method(struct source *s, const struct link_frame *f)
     else if (f->method == AMQP_BASIC_CANCEL_METHOD)
         link_fail(s->link, "the broker cancelled the consumer (was queue '%s' deleted?)",
                   s->route->from.queue);
+    else if (f->method == AMQP_QUEUE_DECLARE_OK_METHOD && s->looks > 0)
+        s->looks--;
     else if (f->method != AMQP_BASIC_CANCEL_OK_METHOD)
         link_fail(s->link, "broker sent method %u.%u to a consumer", f->method >> 16,
                   f->method & 0xffff);
@@ -187,6 +190,7 @@ static void begin_epoch(struct source *s)
     s->consuming = false;
     s->open_count = 0;
     s->last_tag = 0;
+    s->looks = 0;
     s->settled = 0;
     s->settled_by = 0;
     content_reset(&s->content);
@@ -236,6 +240,18 @@ void source_ack(struct source *s, const struct message *m)
     s->settled++;
 }
 
+/*
+ * What is rejected while the parking queue is gone would be gone, too. So the broker is asked for
+ * it first: if it is not there, it closes the channel, and does not look at what comes behind the
+ * question. The message is delivered again, once opening has made the queue anew.
+ */
+static void look_for_parking(struct source *s)
+{
+    amqp_queue_declare_t look = {.queue = amqp_cstring_bytes(s->route->park.queue), .passive = 1};
+    link_put_method(s->link, AMQP_QUEUE_DECLARE_METHOD, &look);
+    s->looks++;
+}
+
 void source_reject(struct source *s, const struct message *m)
 {
     if (m->epoch != s->epoch || !link_is_up(s->link))
@@ -244,6 +260,7 @@ void source_reject(struct source *s, const struct message *m)
     size_t behind = s->open_count - (size_t)(open - s->open) - 1;
     memmove(open, open + 1, behind * sizeof *open);
     s->open_count--;
+    look_for_parking(s);
     amqp_basic_reject_t reject = {.delivery_tag = m->tag, .requeue = 0};
     link_put_method(s->link, AMQP_BASIC_REJECT_METHOD, &reject);
 }

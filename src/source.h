@@ -37,7 +37,9 @@ void source_read(struct source *s, bool read, int64_t now);
 /* The next complete message, or NULL. Its owner is the caller. */
 struct message *source_pull(struct source *s);
 
-/* Acknowledges, or rejects without requeue. Nothing happens if the message's epoch is over. */
+/* Acknowledges, or rejects without requeue, by which it is dead-lettered to the parking queue; if
+ * that is gone, nothing is rejected, and the source goes down. Nothing happens if the message's
+ * epoch is over. */
 void source_ack(struct source *s, const struct message *m);
 void source_reject(struct source *s, const struct message *m);
 /* Does the inbound queue dead-letter what is rejected? Known only of one that is as we would make

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -118,6 +119,47 @@ static void test_a_refused_consumer_is_not_open(void **state)
     peer_add_method(&then, 1, AMQP_CHANNEL_CLOSE_METHOD, &later);
     assert_goes_down(&then, false, false,
                      "consuming from queue 'q' as user 'guest': 404 x is down");
+    (void)state;
+}
+
+/* RabbitMQ adds to headers that fill a frame, and sends what comes of it. */
+static void test_headers_larger_than_a_frame_are_taken(void **state)
+{
+    static const size_t sizes[] = {PEER_FRAME_MAX - 8 + 1, 300000, 4 * 1024 * 1024};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint8_t *header = xcalloc(1, sizes[i]);
+        uint32_t table = (uint32_t)(sizes[i] - 18);
+        header[1] = 60;
+        header[12] = 0x20; /* headers, and nothing else */
+        for (int k = 0; k < 4; k++)
+            header[14 + k] = (uint8_t)(table >> (24 - 8 * k));
+        struct peer p;
+        peer_open(&p);
+        add_topology(&p.first);
+        start(&p.then);
+        add_deliver(&p.then, 1);
+        peer_add_frame(&p.then, AMQP_FRAME_HEADER, 1, header, sizes[i]);
+        add_message(&p.then, 2);
+        struct source *s = source_new(&p.config, &p.route);
+        peer_serve(&p);
+        bool permanent;
+        assert_true(source_open(s, &permanent));
+        for (uint64_t tag = 1; tag <= 2; tag++) {
+            struct message *m;
+            while (!(m = source_pull(s))) {
+                assert_true(source_is_up(s));
+                peer_await_readable(source_fd(s));
+                source_read(s, true, clock_now());
+            }
+            assert_int_equal(m->tag, tag);
+            assert_int_equal(m->properties.len, tag == 1 ? sizes[i] - 12 : 2);
+            message_free(m);
+        }
+        peer_served(&p);
+        source_free(s);
+        peer_close(&p);
+        free(header);
+    }
     (void)state;
 }
 
@@ -253,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_tags_that_do_not_rise),
         cmocka_unit_test(test_methods_out_of_place),
         cmocka_unit_test(test_a_refused_consumer_is_not_open),
+        cmocka_unit_test(test_headers_larger_than_a_frame_are_taken),
         cmocka_unit_test(test_what_came_before_the_end_is_not_taken),
         cmocka_unit_test(test_acknowledgements_are_joined),
     };
