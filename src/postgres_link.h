@@ -2,9 +2,10 @@
  * postgres_link - one connection to a PostgreSQL server, for store_postgres.c. Calls block.
  *
  * Every call of the store has one deadline, begun by postgres_begin(), over all its round trips;
- * libpq itself never blocks. (Looking up a host name is the exception: the C library bounds that,
- * not we.) Errors go to the store's store_error(). After any of them the connection is to be
- * closed, which also rolls back what was not committed.
+ * libpq itself never blocks, as it is given addresses. (A host that a service file or the
+ * environment names is the exception: libpq looks it up itself, and nobody bounds that.) Errors go
+ * to the store's store_error(). After any of them the connection is to be closed, which also rolls
+ * back what was not committed.
  *
  * Statements are prepared once, by postgres_schema_prepare(), and sent in libpq's pipeline mode:
  * postgres_put() each, then postgres_exchange(), which is one round trip and one transaction.

@@ -3,7 +3,11 @@
  */
 #include "postgres_link.h"
 
+#include "clock.h"
+#include "resolve.h"
+
 #include <assert.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,20 +34,25 @@ static size_t count_items(const char *list)
     return count;
 }
 
+/* 0: none is named, or what is named does not match, which libpq says. */
 static size_t count_hosts(const struct postgres_link *l)
 {
     size_t hosts = count_items(option(l, "host"));
     size_t addresses = count_items(option(l, "hostaddr"));
-    return hosts > addresses ? hosts : addresses;
+    size_t ports = count_items(option(l, "port"));
+    size_t count = hosts > addresses ? hosts : addresses;
+    bool match = (hosts == 0 || hosts == count) && (addresses == 0 || addresses == count) &&
+                 (ports <= 1 || ports == count);
+    return match ? count : 0;
 }
 
-/* The list, begun with its item number `first`. */
-static char *rotated(const char *list, size_t first)
+/* An item of a list, or ""; what has one item has it for all hosts. */
+static char *item(const char *list, size_t index)
 {
-    const char *at = list;
-    for (size_t i = 0; i < first; i++)
+    const char *at = list ? list : "";
+    for (size_t i = 0; i < index && count_items(list) > 1; i++)
         at = strchr(at, ',') + 1;
-    return at == list ? xstrdup(list) : xasprintf("%s,%.*s", at, (int)(at - list - 1), list);
+    return xasprintf("%.*s", (int)strcspn(at, ","), at);
 }
 
 static void set_address(struct postgres_link *l, const char *host, const char *port,
@@ -73,7 +82,6 @@ void postgres_link_init(struct postgres_link *l, struct store *store,
 struct keywords {
     const char *names[KEYWORDS_MAX];
     const char *values[KEYWORDS_MAX];
-    char *lists[3]; /* memory of some values */
     int count;
 };
 
@@ -92,22 +100,78 @@ static void add_default(struct keywords *k, const struct postgres_link *l, const
         add(k, name, value);
 }
 
-/* libpq would wait for a host that does not answer until our deadline is over, and never come to
- * the next one. So each time that happens, the next attempt begins with another host. */
-static void add_hosts(struct keywords *k, const struct postgres_link *l)
+/* Where to connect, for libpq: three lists of the same length. */
+struct targets {
+    struct buffer hosts, addresses, ports;
+    size_t count;
+};
+
+static void free_targets(struct targets *t)
 {
-    static const char *const names[] = {"host", "hostaddr", "port"};
-    size_t hosts = count_hosts(l);
-    for (size_t i = 0; hosts > 1 && i < 3; i++) {
-        const char *list = option(l, names[i]);
-        if (count_items(list) != hosts)
-            continue;
-        k->lists[i] = rotated(list, l->first_host % hosts);
-        add(k, names[i], k->lists[i]);
-    }
+    buffer_free(&t->hosts);
+    buffer_free(&t->addresses);
+    buffer_free(&t->ports);
 }
 
-static PGconn *start(struct postgres_link *l)
+static void add_target(struct targets *t, const char *host, const char *address, const char *port)
+{
+    const char *comma = t->count++ > 0 ? "," : "";
+    buffer_printf(&t->hosts, "%s%s", comma, host);
+    buffer_printf(&t->addresses, "%s%s", comma, address);
+    buffer_printf(&t->ports, "%s%s", comma, port);
+}
+
+static const char *ended(struct buffer *list)
+{
+    buffer_add_u8(list, '\0');
+    return (const char *)list->data;
+}
+
+/* All addresses of a name; none if there are none until then. */
+static void look_up(struct postgres_link *l, struct targets *t, const char *host, const char *port,
+                    int64_t until)
+{
+    char error[RESOLVE_ERROR_MAX], address[NI_MAXHOST];
+    struct addrinfo *found;
+    if (!resolve_host(host, 0, until, &found, error)) {
+        store_fail(l->store, "PostgreSQL at %s: %s: %s", l->address, host, error);
+        return;
+    }
+    for (struct addrinfo *a = found; a; a = a->ai_next)
+        if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0,
+                        NI_NUMERICHOST) == 0)
+            add_target(t, host, address, port);
+    freeaddrinfo(found);
+}
+
+/* libpq would look up names itself, and nothing bounds that; and it would wait for a host that does
+ * not answer until our deadline is over, and never come to the next one. So it gets addresses, and
+ * each time that happens, the next attempt begins with another host. */
+static bool find_targets(struct postgres_link *l, struct targets *t)
+{
+    const char *hosts = option(l, "host");
+    const char *addresses = option(l, "hostaddr");
+    const char *ports = option(l, "port");
+    size_t count = count_hosts(l);
+    int64_t until = clock_now() + l->config->timeout / 2;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = (l->first_host + i) % count;
+        char *host = item(hosts, at);
+        char *address = item(addresses, at);
+        char *port = item(ports, at);
+        if (*address || !*host || *host == '/' || *host == '@')
+            add_target(t, host, address, port);
+        else
+            look_up(l, t, host, port, until);
+        free(host);
+        free(address);
+        free(port);
+    }
+    l->first_host += count > 0 && t->count == 0;
+    return count == 0 || t->count > 0;
+}
+
+static PGconn *start(struct postgres_link *l, struct targets *t)
 {
     struct keywords k = {0};
     char *name = xasprintf("onlyonce:%s", l->store->owner);
@@ -120,15 +184,17 @@ static PGconn *start(struct postgres_link *l)
         add(&k, "user", l->config->username);
     if (l->config->password)
         add(&k, "password", l->config->password);
-    add_hosts(&k, l);
-    if (count_hosts(l) > 1)
+    if (t->count > 0) {
+        add(&k, "host", ended(&t->hosts));
+        add(&k, "hostaddr", ended(&t->addresses));
+        add(&k, "port", ended(&t->ports));
+    }
+    if (count_items(option(l, "host")) > 1 || count_items(option(l, "hostaddr")) > 1)
         add_default(&k, l, "target_session_attrs", "read-write");
     add_default(&k, l, "application_name", name);
     add_default(&k, l, "tcp_user_timeout", patience);
     add(&k, "client_encoding", "UTF8");
     PGconn *connection = PQconnectStartParams(k.names, k.values, 0);
-    for (size_t i = 0; i < 3; i++)
-        free(k.lists[i]);
     free(name);
     return connection;
 }
@@ -178,7 +244,12 @@ static bool await_connection(struct postgres_link *l)
 
 static bool dial(struct postgres_link *l)
 {
-    l->connection = start(l);
+    struct targets t = {0};
+    bool found = find_targets(l, &t);
+    l->connection = found ? start(l, &t) : NULL;
+    free_targets(&t);
+    if (!found)
+        return false;
     if (!l->connection)
         return store_fail(l->store, "PostgreSQL at %s: out of memory", l->address);
     if (PQstatus(l->connection) == CONNECTION_BAD)

@@ -437,12 +437,19 @@ static void look_for_old(struct relay *r)
     }
 }
 
+size_t relay_room(const struct relay *r)
+{
+    size_t room = sink_room(r->sink);
+    size_t unrecorded = r->session->open ? r->counts[PLACE_CONFIRMED] : 0;
+    return room > unrecorded ? room - unrecorded : 0;
+}
+
 static int64_t sleep_ms(const struct relay *r)
 {
     if (r->replies_wait)
         return 0;
     bool store_goes = r->session->open || !r->policy.store_failure_holds;
-    if (r->counts[PLACE_FRESH] > 0 && store_goes && sink_room(r->sink) > r->counts[PLACE_CLAIMED])
+    if (r->counts[PLACE_FRESH] > 0 && store_goes && relay_room(r) > r->counts[PLACE_CLAIMED])
         return 0;
     if ((r->counts[PLACE_CONFIRMED] > 0 || r->counts[PLACE_UNWIND] > 0) && r->session->open)
         return 0;

@@ -342,7 +342,7 @@ static void go_on_without_store(struct relay *r, size_t room)
 
 void relay_claim(struct relay *r)
 {
-    size_t room = sink_room(r->sink);
+    size_t room = relay_room(r);
     if (r->counts[PLACE_FRESH] == 0 || room <= r->counts[PLACE_CLAIMED])
         return;
     room -= r->counts[PLACE_CLAIMED];

@@ -102,6 +102,10 @@ void relay_keep_op(struct relay *r, size_t to, size_t from);
 /* What is stored under its key is not onlyonce's. */
 void relay_say_foreign(struct relay *r, const struct message *m);
 
+/* How many copies that rest on claims may be published now. What is confirmed and not recorded
+ * takes room like what is in flight: a crash leaves both in doubt. */
+size_t relay_room(const struct relay *r);
+
 void relay_publish(struct relay *r);
 void relay_confirm(struct relay *r);
 

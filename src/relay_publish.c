@@ -40,11 +40,13 @@ static void fill_copy(struct relay *r, struct message *m)
     c->in_doubt = m->in_doubt || (m->facts.claim && m->claim.now.in_doubt);
 }
 
-/* What rests on a claim may be published only while the session is sure (docs/protocol.md,
- * rule 3); the clock is read anew, because the process may have stood still. */
+/* What rests on a claim may be published only while there is room for it (docs/protocol.md, rule 1)
+ * and the session is sure (rule 3); the clock is read anew, because the process may have stood
+ * still. */
 static bool may_publish(const struct relay *r, const struct message *m)
 {
-    return !m->facts.claim || m->copy.unchecked || session_is_sure(r->session, clock_now());
+    return !m->facts.claim || m->copy.unchecked ||
+           (relay_room(r) > 0 && session_is_sure(r->session, clock_now()));
 }
 
 void relay_cannot_write(struct relay *r, struct message *m, const char *why)

@@ -4,6 +4,7 @@
 #include "log.h"
 #include "outage.h"
 #include "relay.h"
+#include "store_watch.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -16,9 +17,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define STOP_PATIENCE_MS 8000  /* for confirms, once it is asked to stop */
-#define CLOSE_PATIENCE_MS 500  /* for the broker's answer to a close */
-#define DANGERS_EVERY_MS 60000 /* how often the store is asked for what endangers uniqueness */
+#define STOP_PATIENCE_MS 8000 /* for confirms, once it is asked to stop */
+#define CLOSE_PATIENCE_MS 500 /* for the broker's answer to a close */
 
 struct worker {
     const struct route_config *route;
@@ -41,8 +41,7 @@ struct worker {
     bool renew_sink;   /* to be opened anew once no copy is in flight */
     bool blocked_said; /* and shown */
     uint64_t random;
-    int64_t next_dangers;
-    char *dangers; /* of the store, as they were last found; NULL: never looked for */
+    struct store_watch watch; /* the first worker's of its route */
 
     bool stopping;
     int64_t stop_by;
@@ -70,6 +69,7 @@ struct worker *worker_new(const struct config *config, const struct route_config
     w->replies = route->reply ? sink_new(config, route, SINK_OTHERS) : NULL;
     w->store = store_new(route->store_config, route->scope);
     w->session.life = route->store_config->session;
+    w->watch = (struct store_watch){.route = route->name, .name = route->store};
     w->relay =
         relay_new(config, route, w->source, w->sink, w->replies, w->store, &w->session, stats);
     for (size_t i = 0; i < LINK_COUNT; i++)
@@ -89,7 +89,7 @@ void worker_free(struct worker *w)
     sink_free(w->sink);
     sink_free(w->replies);
     store_free(w->store);
-    free(w->dangers);
+    store_watch_free(&w->watch);
     if (w->wake_fd >= 0)
         close(w->wake_fd);
     free(w);
@@ -134,39 +134,14 @@ static void lose_store(struct worker *w, bool permanent)
     session_close(&w->session);
 }
 
-/* Whether `text`, of whole lines, has this one. */
-static bool has_line(const char *text, const char *line)
+static void watch_store(struct worker *w, int64_t now)
 {
-    size_t len = strlen(line);
-    for (const char *at = text; at && (at = strstr(at, line)); at++)
-        if ((at == text || at[-1] == '\n') && at[len] == '\n')
-            return true;
-    return false;
-}
-
-/* Each danger is said when it is found, and again only after it was gone. */
-static void say_dangers(struct worker *w, int64_t now)
-{
-    if (w->index != 0 || !store_is_open(w->store) || now < w->next_dangers)
+    if (w->index != 0 || !store_is_open(w->store))
         return;
-    w->next_dangers = now + DANGERS_EVERY_MS;
-    struct buffer lines = {0};
-    if (!store_dangers(w->store, &lines)) {
-        buffer_free(&lines);
+    if (!store_watch_look(&w->watch, w->store, now))
         lose_store(w, false);
-        return;
-    }
-    buffer_add_u8(&lines, '\0');
-    char *found = xstrdup((const char *)lines.data);
-    char *rest = (char *)lines.data;
-    for (char *line = strsep(&rest, "\n"); line; line = strsep(&rest, "\n"))
-        if (*line && !has_line(w->dangers, line))
-            LOG_WARNING("uniqueness is endangered", "route", w->route->name, "store",
-                        w->route->store, "why", line, NULL);
-    buffer_free(&lines);
-    free(w->dangers);
-    w->dangers = found;
-    atomic_store_explicit(&w->vitals->endangered, *found, memory_order_relaxed);
+    atomic_store_explicit(&w->vitals->endangered, store_watch_finds(&w->watch),
+                          memory_order_relaxed);
 }
 
 static void keep_store(struct worker *w, int64_t now)
@@ -456,7 +431,7 @@ static int64_t turn(struct worker *w)
         sink_read(w->replies, now);
     keep_links(w, now);
     say_blocked(w);
-    say_dangers(w, now);
+    watch_store(w, now);
     if (w->failed) {
         finish(w);
         return 0;

@@ -1,6 +1,6 @@
 #!/bin/bash
 # The documentation and the program say the same: log lines, metrics, events, alerts, headers, reasons, HTTP's paths,
-# commands, options, exit codes, signals, fields, files and links. What the option table says, the unit test test_config compares.
+# commands, options, exit codes, signals, fields, files and links. What the option table says, the unit test test_config_texts compares.
 
 # shellcheck disable=SC2016 # a backquote is the pages'
 
@@ -152,7 +152,7 @@ rabbitmq-upgrade drain|tests/cluster/restart.sh|upgrade "$1" drain
 rabbitmqctl cluster_status|tests/cluster/nodes.sh|rig_rabbitctl -q cluster_status
 redis-cli client pause 6000 write|tests/fault/sentinel.sh|client pause 6000 write
 redis-cli get|tests/integration/startup.sh|rig_redis_cli
-sudo onlyonce status|tests/unit/test_store_sqlite.c|the_file_is_its_folders_owners
+sudo onlyonce status|tests/unit/test_store_sqlite_files.c|the_file_is_its_folders_owners
 man docs/onlyonce.1|tests/integration/install.sh|groff -man
 systemctl edit onlyonce|tests/package/package.sh|as "systemctl edit" would
 systemctl reload onlyonce|tests/package/package.sh|systemctl reload onlyonce

@@ -47,13 +47,14 @@ packages_for_servers() {
   packages_install rabbitmq-server redis-server redis-tools postgresql sqlite3 openssl
 }
 
+# valgrind counts the instructions of a message.
 packages_for_tests() {
-  packages_install amqp-tools jq nodejs socat curl openssl prometheus
+  packages_install amqp-tools jq nodejs socat curl openssl prometheus valgrind
 }
 
 # What looks at the code, beyond a compiler.
 packages_for_lint() {
-  packages_install clang clang-format clang-tidy shellcheck valgrind
+  packages_install clang clang-format clang-tidy shellcheck
 }
 
 # Other people's clients. A node that did not come from Debian has its npm with it.

@@ -24,6 +24,7 @@ RIG_BUILD=${ONLYONCE_BUILD:-$RIG_SOURCE/build/gcc}
 RIG_DIR=$(mktemp -d "${TMPDIR:-/tmp}/onlyonce-rig.XXXXXX")
 RIG_PORTS=${TMPDIR:-/tmp}/onlyonce-ports.$(id -u) # one empty folder for each port in use
 RIG_RESERVED=()
+RIG_TLS_PORT='' # the broker's, by rig_rabbit_tls
 RIG_FAILED=0
 RIG_OWNER=$BASHPID # the shell whose end stops everything
 RIG_REDIS_SERVER=${RIG_REDIS_SERVER:-redis-server} # or valkey-server
@@ -264,6 +265,8 @@ rig_rabbit_start() {
   rig_rabbit_launch
   rig_wait_until "rig_rabbit_answers || ! kill -0 ${RIG_PIDS[rabbit]}" 90
   rig_rabbit_answers || rig_die "rabbitmq-server did not start"
+  # RabbitMQ 4 opens the one port after the other.
+  [ -z "$RIG_TLS_PORT" ] || rig_wait_until "rig_port_answers $RIG_TLS_PORT" 30 || rig_die "rabbitmq-server listens with TLS"
 }
 
 rig_rabbit_stop() {
@@ -282,8 +285,9 @@ rig_rabbit_restart() {
   rig_rabbit_start
 }
 
+# Whatever it dies of, it leaves no dump in the folder that it is called from.
 rig_rabbitctl() {
-  HOME=$RIG_DIR/rabbit/home "$RIG_RABBIT_LIB/rabbitmqctl" "$@" </dev/null
+  HOME=$RIG_DIR/rabbit/home ERL_CRASH_DUMP_SECONDS=0 "$RIG_RABBIT_LIB/rabbitmqctl" "$@" </dev/null
 }
 
 # rig_rabbit_major : 3 for RabbitMQ 3.10.8.

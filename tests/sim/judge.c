@@ -240,6 +240,9 @@ void judge_publish(struct relay_process *r, const struct message *m, struct publ
     case TARGET_DUPLICATES:
     case TARGET_REPLY: judge_duplicate_copy(r, m, p); break;
     }
+    if (world_clean(sim) && judge_doubtful(r) > sim->route.to.unconfirmed)
+        fail("r%d has %lld copies out that no record knows of, and unconfirmed is %lld", r->slot,
+             (long long)judge_doubtful(r), (long long)sim->route.to.unconfirmed);
 }
 
 /* ---- What the broker did ---- */

@@ -359,6 +359,21 @@ void judge_moved(uint32_t incarnation, int key, const struct record *moved, int6
         fail("a moved claim on k%d lives too short", key);
 }
 
+/* What a crash would leave in doubt now: copies that are published, and not recorded. */
+int64_t judge_doubtful(const struct relay_process *r)
+{
+    int64_t count = 0;
+    for (int key = 0; key < SIM_KEYS; key++) {
+        struct record there;
+        if (!server_read(&sim->store, key, &there) || there.now.state != RECORD_PENDING ||
+            !there.session[0] || server_incarnation(there.session) != r->incarnation)
+            continue;
+        const struct grant *g = judge_grant(r->incarnation, key, there.claim);
+        count += g && (g->unresolved > 0 || g->confirmed_work || g->confirmed_parking);
+    }
+    return count;
+}
+
 /* ---- What a relay was told ---- */
 
 static bool is_recorded(const struct record *r)

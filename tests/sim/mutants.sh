@@ -98,6 +98,8 @@ mutant 1 "a claim does not look at what it met" relay_claim \
   's/case STORE_MET: relay_keep_op(r, met++, i); break;/case STORE_MET: claimed(r, m, \&op->write); break;/'
 mutant 1b "claims more than it can publish at once" relay_claim \
   's/room -= r->counts\[PLACE_CLAIMED\];/room += 50;/'
+mutant 1c "records only after it has published again" relay \
+  's/    relay_record(r);\n//; s/    relay_publish(r);/&\n    relay_record(r);/'
 mutant 2 "a fenced recording or release counts as done" relay_store \
   's/case STORE_FENCED: r->wishes.session_lost = true; break;/case STORE_FENCED: finish(r, m, \&op->write, event); break;/'
 mutant 2b "a fenced claim counts as made" relay_claim \

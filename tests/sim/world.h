@@ -421,6 +421,7 @@ void judge_write(uint32_t incarnation, const char *session, int key, const struc
 void judge_moved(uint32_t incarnation, int key, const struct record *moved, int64_t ttl);
 void judge_answered(struct relay_process *r, int key, const struct store_op *op);
 void judge_not_moved(struct relay_process *r, int key, const struct record *mine);
+int64_t judge_doubtful(const struct relay_process *r);
 struct grant *judge_grant(uint32_t incarnation, int key, uint64_t claim);
 uint32_t server_incarnation(const char *session); /* of the relay that opened it */
 

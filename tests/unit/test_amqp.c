@@ -1,7 +1,7 @@
 /*
  * source.h, sink.h and topology.h against a real RabbitMQ: what goes through a queue, and the
  * queues themselves. Answers and acknowledgements are in test_amqp_answers.c, faults of the
- * connection in test_link.c.
+ * connection in test_link_login.c, test_link_frames.c and test_link_silence.c.
  */
 #include "bench.h"
 #include "headers.h"

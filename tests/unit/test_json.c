@@ -1,12 +1,13 @@
-/* json: what is valid, what is at a pointer, and one spelling for everything that is the same. */
-#include "json.h"
-#include "memory.h"
+/*
+ * json: what is valid, and one spelling for everything that is the same. What is at a pointer is in
+ * test_json_pointer.c, random documents are in test_json_random.c.
+ */
+#include "json_case.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,20 +18,6 @@ struct pair {
     const char *in;
     const char *want; /* NULL: not valid */
 };
-
-static char *canonical(struct span in)
-{
-    struct buffer out = {0};
-    char *text = NULL;
-    if (json_add_canonical(&out, in)) {
-        buffer_add_u8(&out, 0);
-        text = xstrdup((const char *)out.data);
-    } else {
-        assert_int_equal(out.len, 0);
-    }
-    buffer_free(&out);
-    return text;
-}
 
 static void check_pairs(const struct pair *pairs, size_t count)
 {
@@ -313,228 +300,6 @@ static void depth_does_not_multiply_the_cost_of_sorting(void **state)
     buffer_free(&b);
 }
 
-static void pointers(void **state)
-{
-    (void)state;
-    static const char document[] =
-        " {\"foo\":[\"bar\",\"baz\"],\"\":0,\"a/b\":1,\"c%d\":2,\"e^f\":3,\"g|h\":4,\"i\\\\j\":5,"
-        "\"k\\\"l\":6,\" \":7,\"m~n\":8,\"deep\":{\"er\":[[{\"x\":1.0}]]},\"n\":null} ";
-    static const struct {
-        const char *pointer;
-        const char *want; /* as it stands there; NULL: missing */
-        enum json_type type;
-    } cases[] = {
-        {"/foo", "[\"bar\",\"baz\"]", JSON_ARRAY}, /* those of RFC 6901, 5 */
-        {"/foo/0", "\"bar\"", JSON_STRING},
-        {"/", "0", JSON_NUMBER},
-        {"/a~1b", "1", JSON_NUMBER},
-        {"/c%d", "2", JSON_NUMBER},
-        {"/e^f", "3", JSON_NUMBER},
-        {"/g|h", "4", JSON_NUMBER},
-        {"/i\\j", "5", JSON_NUMBER},
-        {"/k\"l", "6", JSON_NUMBER},
-        {"/ ", "7", JSON_NUMBER},
-        {"/m~0n", "8", JSON_NUMBER},
-        {"/deep/er/0/0/x", "1.0", JSON_NUMBER},
-        {"/deep/er/0", "[{\"x\":1.0}]", JSON_ARRAY},
-        {"/n", "null", JSON_NULL},
-        {"/foo/2", NULL, JSON_NULL},
-        {"/foo/00", NULL, JSON_NULL},
-        {"/foo/-", NULL, JSON_NULL},
-        {"/foo/0/0", NULL, JSON_NULL},
-        {"/deep/0", NULL, JSON_NULL},
-        {"/er", NULL, JSON_NULL},
-        {"/x", NULL, JSON_NULL},
-        {"/deep/er/x", NULL, JSON_NULL},
-        {"/Foo", NULL, JSON_NULL},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const char *wrong;
-        struct json_value value = {0};
-        struct json_pointer *p = json_pointer_compile(span_of(cases[i].pointer), &wrong);
-        assert_non_null(p);
-        enum json_result result = json_find(span_of(document), p, &value);
-        if (result != (cases[i].want ? JSON_FOUND : JSON_MISSING))
-            fail_msg("%s: %d", cases[i].pointer, result);
-        if (cases[i].want) {
-            assert_true(span_is(value.text, cases[i].want));
-            assert_int_equal(value.type, cases[i].type);
-        }
-        json_pointer_free(p);
-    }
-}
-
-static void pointers_look_at_the_whole_document(void **state)
-{
-    (void)state;
-    const char *wrong;
-    struct json_value value;
-    struct json_pointer *p = json_pointer_compile(span_of("/id"), &wrong);
-    assert_int_equal(json_find(span_of("{\"id\":1,\"x\":tru}"), p, &value), JSON_INVALID);
-    assert_int_equal(json_find(span_of("{\"id\":1,\"id\":2}"), p, &value), JSON_INVALID);
-    assert_int_equal(json_find(span_of("{\"id\":1} {}"), p, &value), JSON_INVALID);
-    assert_int_equal(json_find(span_of("5"), p, &value), JSON_MISSING);
-    json_pointer_free(p);
-    assert_int_equal(json_find(span_of(" 5 "), NULL, &value), JSON_FOUND);
-    assert_true(span_is(value.text, "5"));
-}
-
-static void bad_pointers(void **state)
-{
-    (void)state;
-    static const char *const bad[] = {"a", "a/b", "/~", "/a~2", "/~x/b", "#/a"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        const char *wrong = NULL;
-        assert_null(json_pointer_compile(span_of(bad[i]), &wrong));
-        assert_non_null(wrong);
-    }
-}
-
-static void contents(void **state)
-{
-    (void)state;
-    static const struct pair pairs[] = {
-        {"\"\"", ""},
-        {"\"a\\u0062\\n\\u20AC\"", "ab\n\xE2\x82\xAC"},
-        {"\"\\ud83d\\ude00\\/\"", "\xF0\x9F\x98\x80/"},
-    };
-    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-        struct buffer out = {0};
-        json_add_content(&out, span_of(pairs[i].in));
-        assert_true(span_is(buffer_span(&out), pairs[i].want));
-        buffer_free(&out);
-    }
-}
-
-/* ---- Properties, over random documents ---- */
-
-static uint64_t seed = 88172645463325252U;
-
-static unsigned random_below(unsigned n)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return (unsigned)(seed >> 33) % n;
-}
-
-static void blanks(struct buffer *out)
-{
-    while (random_below(3) == 0)
-        buffer_add_u8(out, (uint8_t) " \t\n\r"[random_below(4)]);
-}
-
-/* One string, spelled in one of many ways. */
-static void spell_string(struct buffer *out, const char *text)
-{
-    buffer_add_u8(out, '"');
-    for (; *text; text++) {
-        if (random_below(3) == 0)
-            buffer_printf(out, random_below(2) ? "\\u%04x" : "\\u%04X", (unsigned char)*text);
-        else
-            buffer_add_u8(out, (uint8_t)*text);
-    }
-    buffer_add_u8(out, '"');
-}
-
-/* A whole number, spelled in one of many ways. */
-static void spell_number(struct buffer *out, unsigned n)
-{
-    switch (random_below(6)) {
-    case 0: buffer_printf(out, "%u", n); break;
-    case 1: buffer_printf(out, "%u.0", n); break;
-    case 2: buffer_printf(out, "%ue0", n); break;
-    case 3: buffer_printf(out, n ? "%u00E-2" : "%u", n); break;
-    case 4: buffer_printf(out, "%u.000e+0", n); break;
-    default: buffer_printf(out, n ? "%u0e-1" : "%u", n); break;
-    }
-}
-
-/* The document numbered `shape`: the same value each time, spelled anew; members in any order. */
-static void spell_document(struct buffer *out, unsigned shape, unsigned levels)
-{
-    static const char *const names[] = {"id", "a", "amount", "z/~", "k"};
-    unsigned count = shape % 5;
-    blanks(out);
-    if (levels == 0 || shape % 7 < 2) {
-        if (shape % 2)
-            spell_number(out, shape % 1000);
-        else
-            spell_string(out, names[count]);
-    } else if (shape % 7 < 4) {
-        buffer_add_u8(out, '[');
-        for (unsigned i = 0; i < count; i++) {
-            if (i)
-                buffer_add_u8(out, ',');
-            spell_document(out, shape / 3 + i * 11, levels - 1);
-        }
-        buffer_add_u8(out, ']');
-    } else {
-        unsigned first = count ? random_below(count) : 0;
-        buffer_add_u8(out, '{');
-        for (unsigned i = 0; i < count; i++) {
-            unsigned k = (first + i) % count;
-            if (i)
-                buffer_add_u8(out, ',');
-            blanks(out);
-            spell_string(out, names[k]);
-            blanks(out);
-            buffer_add_u8(out, ':');
-            spell_document(out, shape / 2 + k * 13, levels - 1);
-        }
-        buffer_add_u8(out, '}');
-    }
-    blanks(out);
-}
-
-static void the_same_value_has_one_form(void **state)
-{
-    (void)state;
-    for (unsigned round = 0; round < 5000; round++) {
-        unsigned shape = random_below(100000);
-        struct buffer a = {0};
-        struct buffer b = {0};
-        spell_document(&a, shape, 4);
-        spell_document(&b, shape, 4);
-        char *x = canonical(buffer_span(&a));
-        char *y = canonical(buffer_span(&b));
-        assert_non_null(x);
-        assert_non_null(y);
-        if (strcmp(x, y) != 0)
-            fail_msg("%.*s and %.*s: %s and %s", (int)a.len, (char *)a.data, (int)b.len,
-                     (char *)b.data, x, y);
-        free(x);
-        free(y);
-        buffer_free(&a);
-        buffer_free(&b);
-    }
-}
-
-/* Whatever bytes come: no crash, no read beyond the end, and valid stays valid. */
-static void survives_changed_bytes(void **state)
-{
-    (void)state;
-    for (unsigned round = 0; round < 20000; round++) {
-        struct buffer a = {0};
-        spell_document(&a, random_below(100000), 3);
-        for (unsigned n = random_below(4); n > 0; n--)
-            a.data[random_below((unsigned)a.len)] = (uint8_t)random_below(256);
-        size_t len = random_below(4) ? a.len : random_below((unsigned)a.len);
-        uint8_t *exact = xmalloc(len);
-        memcpy(exact, a.data, len);
-        struct buffer once = {0};
-        struct buffer twice = {0};
-        if (json_add_canonical(&once, (struct span){exact, len})) {
-            assert_true(json_add_canonical(&twice, buffer_span(&once)));
-            assert_true(span_equal(buffer_span(&once), buffer_span(&twice)));
-        }
-        free(exact);
-        buffer_free(&a);
-        buffer_free(&once);
-        buffer_free(&twice);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -547,12 +312,6 @@ int main(void)
         cmocka_unit_test(size),
         cmocka_unit_test(is_appended),
         cmocka_unit_test(depth_does_not_multiply_the_cost_of_sorting),
-        cmocka_unit_test(pointers),
-        cmocka_unit_test(pointers_look_at_the_whole_document),
-        cmocka_unit_test(bad_pointers),
-        cmocka_unit_test(contents),
-        cmocka_unit_test(the_same_value_has_one_form),
-        cmocka_unit_test(survives_changed_bytes),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

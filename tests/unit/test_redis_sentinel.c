@@ -4,7 +4,7 @@
  */
 #include "fake_redis.h"
 #include "redis_server.h"
-#include "store_backend.h"
+#include "store_case.h"
 
 #include "clock.h"
 
@@ -20,18 +20,13 @@
 #include <string.h>
 #include <time.h>
 
-#define A "aaaaaaaaaaaaaaaaaaaaaaaa"
-#define B "bbbbbbbbbbbbbbbbbbbbbbbb"
-#define MINUTE 60000
 #define TIMEOUT 1800
 #define SENTINELS 3
 
-static char text_name[] = "test";
 static char text_prefix[] = "oo";
 static char text_host[] = "127.0.0.1";
 static char text_master[] = "mymaster";
 static char text_user[] = "relay";
-static char text_secret[] = "s3cret'pass";
 
 static const struct fake_rule healthy[] = {{NULL, NULL}};
 
@@ -47,12 +42,6 @@ struct bench {
 };
 
 /* ---- The bench ---- */
-
-static void pause_ms(long ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    nanosleep(&t, NULL);
-}
 
 static void write_address(char out[64], int port)
 {
@@ -117,39 +106,9 @@ static void new_store(struct bench *b)
     b->store = store_new(&b->config, "scope");
 }
 
-static void assert_opens(struct bench *b)
-{
-    bool permanent;
-    if (!store_open(b->store, &permanent))
-        fail_msg("%s", store_error(b->store));
-}
-
-static void assert_error(struct bench *b, const char *part)
-{
-    if (!strstr(store_error(b->store), part))
-        fail_msg("\"%s\" lacks \"%s\"", store_error(b->store), part);
-    assert_null(strstr(store_error(b->store), text_secret));
-    assert_null(strchr(store_error(b->store), '\n'));
-    assert_false(store_is_open(b->store));
-}
-
-static void assert_open_fails(struct bench *b, const char *part, bool want_permanent)
-{
-    bool permanent;
-    assert_false(store_open(b->store, &permanent));
-    assert_error(b, part);
-    assert_int_equal(permanent, want_permanent);
-}
-
 static bool claims(struct bench *b, const char *key)
 {
-    struct store_op op = {.key = span_of(key), .ttl = MINUTE};
-    op.write = (struct record){.now = {.state = RECORD_PENDING,
-                                       .number = 1,
-                                       .first_seen = 1700000000000,
-                                       .since = 1700000000000},
-                               .session = A,
-                               .claim = 1};
+    struct store_op op = op_of(key, nothing, pending(SESSION_A, 1));
     bool done = store_apply(b->store, NULL, &op, 1);
     return done && op.answer == STORE_APPLIED;
 }
@@ -167,7 +126,7 @@ static void the_others_are_asked(void **state)
     new_store(b);
     assert_string_equal(store_describe(b->store), "Redis, the master mymaster of the Sentinels");
     int64_t before = clock_now();
-    assert_opens(b);
+    assert_opens(b->store);
     assert_in_range(clock_now() - before, 0, TIMEOUT / 2);
     snprintf(want, sizeof want, "Redis 7.0.15 at 127.0.0.1:%d/0 (master mymaster of the Sentinels)",
              fake_redis_port(b->master));
@@ -175,7 +134,7 @@ static void the_others_are_asked(void **state)
     assert_true(claims(b, "k"));
     /* The one that answered is asked first from now on. */
     before = clock_now();
-    assert_opens(b);
+    assert_opens(b->store);
     assert_in_range(clock_now() - before, 0, TIMEOUT / 7); /* a silent one takes a sixth */
 }
 
@@ -189,8 +148,8 @@ static void all_are_silent(void **state)
     new_store(b);
     int64_t before = clock_now();
     assert_open_fails(
-        b, "no Sentinel tells where the master mymaster is; Sentinel at 127.0.0.1:", false);
-    assert_error(b, "no answer within 30"); /* a third of the half */
+        b->store, "no Sentinel tells where the master mymaster is; Sentinel at 127.0.0.1:", false);
+    assert_error(b->store, "no answer within 30"); /* a third of the half */
     assert_in_range(clock_now() - before, TIMEOUT / 2 - 10, TIMEOUT);
 }
 
@@ -230,11 +189,11 @@ static void sentinels_of_all_kinds(void **state)
         print_message("           %s\n", odd->label);
         add_sentinel(b, odd->rules);
         new_store(b);
-        assert_open_fails(b, odd->want, odd->permanent);
+        assert_open_fails(b->store, odd->want, odd->permanent);
         /* Another one that knows makes it good. */
         add_sentinel(b, b->good);
         new_store(b);
-        assert_opens(b);
+        assert_opens(b->store);
         store_close(b->store);
         remove_sentinels(b);
     }
@@ -248,8 +207,8 @@ static void a_refusal_of_some_is_not_for_ever(void **state)
     add_sentinel(b, unknown);
     add_sentinel_at(b, free_port());
     new_store(b);
-    assert_open_fails(b, "does not know it", false);
-    assert_error(b, "Connection refused");
+    assert_open_fails(b->store, "does not know it", false);
+    assert_error(b->store, "Connection refused");
 }
 
 static void sentinels_ask_for_a_login(void **state)
@@ -261,9 +220,9 @@ static void sentinels_ask_for_a_login(void **state)
     new_store(b);
     b->config.sentinel.username = text_user;
     b->config.sentinel.password = text_name;
-    assert_open_fails(b, "WRONGPASS", true);
+    assert_open_fails(b->store, "WRONGPASS", true);
     b->config.sentinel.password = text_secret;
-    assert_opens(b);
+    assert_opens(b->store);
 }
 
 /* A Sentinel that has not heard of the failover names the old master. */
@@ -278,13 +237,14 @@ static void the_next_one_may_know_better(void **state)
     add_sentinel(b, behind);
     add_sentinel(b, b->good);
     new_store(b);
-    assert_open_fails(b, "is a replica, though a Sentinel calls it the master mymaster", false);
-    assert_opens(b);
+    assert_open_fails(b->store, "is a replica, though a Sentinel calls it the master mymaster",
+                      false);
+    assert_opens(b->store);
     store_close(b->store);
     write_address(address, free_port());
     new_store(b);
-    assert_open_fails(b, "Connection refused", false);
-    assert_opens(b);
+    assert_open_fails(b->store, "Connection refused", false);
+    assert_opens(b->store);
     store_close(b->store);
 }
 
@@ -294,10 +254,10 @@ static void the_master_is_asked_for_at_every_connect(void **state)
     b->other = fake_redis_start(healthy, 0);
     add_sentinel(b, b->good);
     new_store(b);
-    assert_opens(b);
+    assert_opens(b->store);
     store_close(b->store);
     write_address(b->address, fake_redis_port(b->other));
-    assert_opens(b);
+    assert_opens(b->store);
     char *want = xasprintf("127.0.0.1:%d/", fake_redis_port(b->other));
     assert_non_null(strstr(store_describe(b->store), want));
     free(want);
@@ -351,14 +311,14 @@ static void start_pair(struct bench *b)
     b->config.parsed.master = NULL;
     b->config.wait_replicas = 1;
     new_store(b);
-    assert_opens(b);
+    assert_opens(b->store);
 }
 
 static void a_claim_counts_when_a_replica_has_it(void **state)
 {
     struct bench *b = *state;
     start_pair(b);
-    if (!store_session_open(b->store, A, MINUTE, NULL, 0, NULL, 0))
+    if (!store_session_open(b->store, SESSION_A, MINUTE, NULL, 0, NULL, 0))
         fail_msg("%s", store_error(b->store));
     assert_true(claims(b, "k"));
     redisReply *reply = ask(b->servers[1].port, "EXISTS oo:key:scope:k");
@@ -372,14 +332,14 @@ static void a_claim_counts_when_a_replica_has_it(void **state)
     kill(b->servers[1].pid, SIGSTOP);
     int64_t before = clock_now();
     assert_false(claims(b, "k4"));
-    assert_error(b, "0 of the 1 replicas that wait_replicas asks for have the last writes");
+    assert_error(b->store, "0 of the 1 replicas that wait_replicas asks for have the last writes");
     assert_in_range(clock_now() - before, TIMEOUT * 3 / 4, TIMEOUT + 100);
-    assert_opens(b);
-    assert_false(store_session_open(b->store, B, MINUTE, NULL, 0, NULL, 0));
-    assert_error(b, "0 of the 1 replicas");
+    assert_opens(b->store);
+    assert_false(store_session_open(b->store, SESSION_B, MINUTE, NULL, 0, NULL, 0));
+    assert_error(b->store, "0 of the 1 replicas");
 
     kill(b->servers[1].pid, SIGCONT);
-    assert_opens(b);
+    assert_opens(b->store);
     assert_false(claims(b, "k4")); /* it is there: only that the replica had it was unknown */
     assert_true(claims(b, "k5"));
     assert_true(store_is_open(b->store));
@@ -404,9 +364,9 @@ static void what_is_refused_is_the_reason(void **state)
             (struct store_url){.kind = STORE_REDIS, .host = text_host, .port = fake_redis_port(f)};
         b->config.wait_replicas = 1;
         new_store(b);
-        assert_opens(b);
+        assert_opens(b->store);
         assert_false(claims(b, "k"));
-        assert_error(b, cases[i].want);
+        assert_error(b->store, cases[i].want);
         fake_redis_stop(f);
     }
 }
