@@ -125,7 +125,7 @@ static void test_a_refused_consumer_is_not_open(void **state)
 /* RabbitMQ adds to headers that fill a frame, and sends what comes of it. */
 static void test_headers_larger_than_a_frame_are_taken(void **state)
 {
-    static const size_t sizes[] = {PEER_FRAME_MAX - 8 + 1, 300000, 4 * 1024 * 1024};
+    static const size_t sizes[] = {PEER_FRAME_MAX - 8 + 1, 300000, (size_t)4 * 1024 * 1024};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         uint8_t *header = xcalloc(1, sizes[i]);
         uint32_t table = (uint32_t)(sizes[i] - 18);
@@ -185,6 +185,7 @@ static void test_what_came_before_the_end_is_not_taken(void **state)
         if (says_why[i])
             peer_add_method(&more, 0, AMQP_CONNECTION_CLOSE_METHOD, &close);
         peer_say_all(&p, &more);
+        buffer_free(&more);
         shutdown(p.fd, SHUT_WR);
         source_read(s, true, clock_now());
         assert_null(source_pull(s));
