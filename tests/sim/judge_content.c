@@ -175,11 +175,11 @@ void judge_stored_content(const struct publish *p)
 }
 
 /* A duplicate is one of something: a copy of the same content is there, or was when that was found.
- * Unless the store went back to a record that a later one had replaced, and a completion of what
- * that was about came to it. */
+ * Unless nobody knows what the record is about: the store went back to one that a later one had
+ * replaced, or a worker reported a content complete whose record is of another one. */
 void judge_same_content(const struct relay_process *r, const struct sighting *s)
 {
-    if (sim->book.keys[s->key].set_back)
+    if (sim->book.keys[s->key].blurred)
         return;
     if (takes_fingerprints() && !s->has_twin && copies_of(s->key, s->content, s) <= 0)
         fail("r%d takes parcel %llu of k%d for a duplicate, and its content %d is nowhere", r->slot,
@@ -269,7 +269,7 @@ bool judge_dropped_conflict(const struct relay_process *r, const struct sighting
     }
     for (int i = 0; i < SIM_CONTENTS; i++)
         others += i == s->content && !s->conflict_of_several ? 0 : copies_of(s->key, i, s);
-    if (others <= 0)
+    if (others <= 0 && !sim->book.keys[s->key].blurred)
         fail("r%d drops parcel %llu of k%d as a conflict, and there is no other content", r->slot,
              (unsigned long long)s->serial, s->key);
     sim->book.conflicts_dropped++;
@@ -320,7 +320,7 @@ void judge_contents_end(const struct world *w)
     if (!takes_fingerprints() || w->route.on_conflict == CONFLICT_DROP)
         return;
     for (int key = 0; key < SIM_KEYS; key++) {
-        for (int i = 0; i < SIM_CONTENTS && !w->book.keys[key].set_back; i++) {
+        for (int i = 0; i < SIM_CONTENTS && !w->book.keys[key].blurred; i++) {
             if (book_of(key, i)->produced && copies_of(key, i, NULL) <= 0)
                 fail("k%d was produced with content %d, of which there is no copy", key, i);
         }

@@ -75,6 +75,8 @@ static void report(struct world *w, const struct parcel *job)
     }
     next.now.has_result = chance(500);
     trace("people: k%d is reported complete", job->key);
+    if (!judge_is_content(&met.now, job->content))
+        sim->book.keys[job->key].blurred = true;
     server_write(&w->store, job->key, &next, claim_ttl(&next, now, &w->rules));
 }
 

@@ -262,7 +262,7 @@ void server_failover(struct store_server *s)
         } else {
             s->entries[u->key] = u->entry;
             sim->book.keys[u->key].generation++;
-            sim->book.keys[u->key].set_back = true;
+            sim->book.keys[u->key].blurred = true;
         }
     }
     s->undo_count = 0;

@@ -291,7 +291,7 @@ struct key_book {
     int stored; /* copies in work queues */
     int confirmed_parking;
     struct content_book contents[SIM_CONTENTS];
-    bool set_back; /* a failover brought an older record of it back */
+    bool blurred; /* its record may be of another content than its copies (judge_same_content()) */
 };
 
 /* One delivery to one relay. */
