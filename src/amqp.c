@@ -243,6 +243,17 @@ int64_t link_deadline(const struct link *l)
 
 /* ---- Frames ---- */
 
+/* RabbitMQ as it is installed lets guest in from its own host alone, and does not say so. */
+static bool is_guest_from_afar(const struct link *l, const struct refusal *r)
+{
+    static const char *const near[] = {"127.", "localhost:", "[::1]:"};
+    for (size_t i = 0; i < sizeof near / sizeof *near; i++)
+        if (strncmp(l->describe, near[i], strlen(near[i])) == 0)
+            return false;
+    return r->code == AMQP_ACCESS_REFUSED && !r->channel && l->user &&
+           strcmp(l->user, "guest") == 0;
+}
+
 /* The close is answered, in one attempt to send: the broker waits for that before it lets go. */
 void link_take_close(struct link *l, const struct refusal *r)
 {
@@ -254,8 +265,11 @@ void link_take_close(struct link *l, const struct refusal *r)
     const char *what = "";
     if (!l->doing) /* else that says what the broker refused */
         what = r->channel ? "broker closed the channel: " : "broker closed the connection: ";
-    link_fail_as(l, refusal_is_final(r) ? LINK_REFUSED : LINK_FAILED, "%s%u %.*s", what, r->code,
-                 (int)r->text.len, (const char *)r->text.data);
+    link_fail_as(l, refusal_is_final(r) ? LINK_REFUSED : LINK_FAILED, "%s%u %.*s%s", what, r->code,
+                 (int)r->text.len, (const char *)r->text.data,
+                 is_guest_from_afar(l, r) ? " (RabbitMQ lets guest in from its own host alone, "
+                                            "unless loopback_users there says otherwise)"
+                                          : "");
 }
 
 /* Methods about the connection itself. False: it is another one. */

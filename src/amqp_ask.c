@@ -29,7 +29,8 @@ static bool await(struct link *l, unsigned channel, int64_t until, struct link_f
         if (link_next_of(l, channel, frame))
             return true;
         if (clock_now() >= until)
-            link_fail(l, "no answer in time");
+            link_fail(l, "no answer in time%s",
+                      l->met ? "" : " (is it RabbitMQ that listens there?)");
         link_turn(l, until);
     }
     return false;

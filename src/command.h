@@ -29,6 +29,10 @@ void command_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* The configuration, or NULL with every fault printed on stderr: then exit with EXIT_USAGE. */
 struct config *command_config(const char *file);
 
+/* The route of that name, or NULL with a line on stderr that says which there are: then exit with
+ * EXIT_USAGE. */
+const struct route_config *command_route(const struct config *config, const char *name);
+
 /* The option that every command has; `-c FILE` goes to *input, a const char **. */
 extern const struct argp command_config_argp;
 

@@ -28,7 +28,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_INIT: state->child_inputs[0] = &a->file; return 0;
     case OPTION_CONNECT: a->connect = true; return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "\"%s\" is too much: check takes no arguments", arg);
+        argp_error(state, "\"%s\" is too much: check takes no arguments; a file is named by -c",
+                   arg);
         return 0;
     default: return ARGP_ERR_UNKNOWN;
     }
@@ -91,11 +92,23 @@ static bool check_thing(struct link *l, const char *whose, const struct thing *t
     }
     bool ok = exists || t->made;
     printf("%s: %s%s %s (%s)%s\n", whose, ok ? "" : "FAILED: ", kind, t->name, t->use,
-           exists        ? ""
+           exists        ? " is there"
            : t->made     ? " is missing; run makes it"
            : t->is_queue ? " is missing; create it, or let run make it: declare: true"
                          : " is missing; create it");
     return ok;
+}
+
+/* That it is not allowed would else be known with the first message. */
+static bool check_publishing(struct link *l, const char *whose)
+{
+    bool may;
+    if (!topology_may_publish(l, &may))
+        printf("%s: FAILED: %s\n", whose, link_error(l));
+    else if (!may)
+        printf("%s: FAILED: %s; publishing to queues needs the permission to write there\n", whose,
+               link_refusal(l));
+    return link_is_up(l) && may;
 }
 
 static bool check_things(const struct config *config, const char *whose, const struct thing *things,
@@ -110,6 +123,8 @@ static bool check_things(const struct config *config, const char *whose, const s
         printf("%s: FAILED: %s\n", whose, link_error(l));
     for (size_t i = 0; link_is_up(l) && i < count; i++)
         ok = check_thing(l, whose, &things[i]) && ok;
+    if (link_is_up(l))
+        ok = check_publishing(l, whose) && ok;
     link_free(l);
     free(purpose);
     return ok;

@@ -160,7 +160,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     if (key == ARGP_KEY_INIT)
         state->child_inputs[0] = state->input;
     if (key == ARGP_KEY_ARG)
-        argp_error(state, "\"%s\" is too much: health takes no arguments", arg);
+        argp_error(state, "\"%s\" is too much: health takes no arguments; a file is named by -c",
+                   arg);
     return key == ARGP_KEY_INIT || key == ARGP_KEY_ARG ? 0 : ARGP_ERR_UNKNOWN;
 }
 

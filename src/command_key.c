@@ -149,13 +149,21 @@ static struct message *make_message(const struct arguments *a, struct span body)
     return m;
 }
 
+static void explain_no_key(const struct route_config *route)
+{
+    struct buffer rule = {0};
+    for (size_t i = 0; i < route->key.count; i++)
+        buffer_printf(&rule, "%s\"%s\"", i ? ", " : "", route->key.items[i]);
+    command_error("the message has no key: it carries none of the route's alternatives, %.*s",
+                  (int)rule.len, (const char *)rule.data);
+    buffer_free(&rule);
+}
+
 static int print_key(const struct config *config, const struct arguments *a)
 {
-    const struct route_config *route = config_route(config, a->route);
-    if (!route) {
-        command_error("%s has no route \"%s\"", config->file, a->route);
+    const struct route_config *route = command_route(config, a->route);
+    if (!route)
         return EXIT_USAGE;
-    }
     struct buffer body = {0};
     int code = EXIT_NOT;
     if (!read_body(&body)) {
@@ -168,7 +176,7 @@ static int print_key(const struct config *config, const struct arguments *a)
         printf("%s\t%s\n", m->key, key_alternative_name(route->key_rule, m->alternative));
         code = EXIT_OK;
     } else {
-        command_error("the message has no key: it carries none of the route's alternatives");
+        explain_no_key(route);
     }
     message_free(m);
     buffer_free(&body);

@@ -20,6 +20,10 @@ static int print_status(const struct command_store *s, const char *key)
         return command_report_failed(s, key, answer);
     puts(json);
     free(json);
+    char *hint = answer == REPORT_NOT_FOUND ? command_missing_hint(s, key) : NULL;
+    if (hint)
+        command_error("%s", hint);
+    free(hint);
     return answer == REPORT_DONE ? EXIT_OK : EXIT_NOT;
 }
 

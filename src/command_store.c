@@ -1,5 +1,11 @@
 #include "command_store.h"
 
+#include "key.h"
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
 error_t key_arguments_parse(int key, char *arg, struct argp_state *state)
 {
     struct key_arguments *a = state->input;
@@ -33,11 +39,9 @@ int command_store_open(struct command_store *s, const struct key_arguments *a)
     *s = (struct command_store){.config = command_config(a->file)};
     if (!s->config)
         return EXIT_USAGE;
-    s->route = config_route(s->config, a->route);
-    if (!s->route) {
-        command_error("%s has no route \"%s\"", s->config->file, a->route);
+    s->route = command_route(s->config, a->route);
+    if (!s->route)
         return EXIT_USAGE;
-    }
     if (s->route->store_config->parsed.kind == STORE_MEMORY) {
         command_error("store %s is inside the running process (memory:), nobody else can look "
                       "into it",
@@ -62,12 +66,42 @@ int command_store_failed(const struct command_store *s)
     return EXIT_UNREACHABLE;
 }
 
+/* The usual slip: where keys begin with their alternative's name, it is left out. */
+char *command_missing_hint(const struct command_store *s, const char *key)
+{
+    const struct key_rule *rule = s->route->key_rule;
+    size_t count = key_alternative_count(rule);
+    struct buffer names = {0};
+    for (size_t i = 0; count > 1 && i < count; i++) {
+        const char *name = key_alternative_name(rule, (int)i);
+        size_t len = strlen(name);
+        if (strncmp(key, name, len) == 0 && key[len] == ':')
+            count = 0;
+        /* Several alternatives may share one name, and mostly follow each other. */
+        if (i == 0 || strcmp(name, key_alternative_name(rule, (int)i - 1)) != 0)
+            buffer_printf(&names, "%s%s:", i ? ", " : "", name);
+    }
+    char *hint = count > 1 ? xasprintf("the keys of route %s begin with %.*s", s->route->name,
+                                       (int)names.len, (const char *)names.data)
+                           : NULL;
+    buffer_free(&names);
+    return hint;
+}
+
+static void report_missing(const struct command_store *s, const char *key)
+{
+    char *hint = command_missing_hint(s, key);
+    command_error("key %s %s%s%s", key, report_answer_text(REPORT_NOT_FOUND), hint ? "; " : "",
+                  hint ? hint : "");
+    free(hint);
+}
+
 int command_report_failed(const struct command_store *s, const char *key, enum report_answer answer)
 {
     switch (answer) {
     case REPORT_DONE:
     case REPORT_ALREADY: return EXIT_OK;
-    case REPORT_NOT_FOUND:
+    case REPORT_NOT_FOUND: report_missing(s, key); break;
     case REPORT_FOREIGN:
     case REPORT_BUSY: command_error("key %s %s", key, report_answer_text(answer)); break;
     case REPORT_PENDING:

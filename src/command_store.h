@@ -45,4 +45,8 @@ int command_store_failed(const struct command_store *s);
 int command_report_failed(const struct command_store *s, const char *key,
                           enum report_answer answer);
 
+/* Of a key that is not on record: what this route's keys begin with, if it does not; else NULL. */
+char *command_missing_hint(const struct command_store *s, const char *key)
+    __attribute__((warn_unused_result));
+
 #endif

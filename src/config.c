@@ -293,9 +293,11 @@ struct config *config_load(const char *file, struct buffer *errors)
     char error[256];
     struct buffer text = {0};
     const char *bad = file_read(file, FILE_LIMIT, &text, error);
+    const char *hint = strcmp(file, CONFIG_DEFAULT_FILE) == 0 ? "; name another file with -c"
+                       : strcmp(file, "-") == 0               ? "; standard input is /dev/stdin"
+                                                              : "";
     if (bad)
-        faults_add_at(&l.faults, 0, NULL, "%s%s", bad,
-                      strcmp(file, CONFIG_DEFAULT_FILE) == 0 ? "; name another file with -c" : "");
+        faults_add_at(&l.faults, 0, NULL, "%s%s", bad, hint);
     else
         load_document(&l, buffer_span(&text));
     buffer_free(&text);

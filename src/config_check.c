@@ -80,6 +80,8 @@ static void derive_windows(struct check *c, size_t index, struct route_config *r
                    "must be at most half of hold_limit, after which everything is given back");
 }
 
+/* RabbitMQ's consumer timeout is 30 minutes. When it is over, the channel is closed, or, from 4.3
+ * on, the consumer cancelled; from then on for quorum queues alone. */
 static void check_times(struct check *c, size_t index, const struct route_config *r)
 {
     if (r->window && r->window < HOUR)
@@ -89,7 +91,7 @@ static void check_times(struct check *c, size_t index, const struct route_config
     if (r->hold_limit > 15 * MINUTE)
         warn(c, faults_line(c->faults, route_path(index, "hold_limit").text,
                             "is above 15m, half of RabbitMQ's default consumer timeout: raise "
-                            "consumer_timeout there, or the broker closes the channel"));
+                            "consumer_timeout there, or the broker takes everything back"));
 }
 
 /* ---- Routes among each other ---- */

@@ -4,10 +4,6 @@
  */
 #include "config_inside.h"
 
-#include <inttypes.h>
-
-#define QUORUM_PREFETCH 2000
-
 /* ---- Of a route ---- */
 
 /* RabbitMQ lets nobody declare these names; exchanges of the listed ones are there from the start.
@@ -51,11 +47,6 @@ static void check_bindings(struct check *c, size_t index, const struct route_con
 
 static void check_from(struct check *c, size_t index, const struct route_config *r)
 {
-    if (r->from.queue_type == QUEUE_QUORUM && r->from.prefetch > QUORUM_PREFETCH)
-        faults_add(c->faults, route_path(index, "from.prefetch").text,
-                   "%" PRId64 " is more than the %d that a quorum queue allows; write less, or set "
-                   "queue_type: classic",
-                   r->from.prefetch, QUORUM_PREFETCH);
     if (r->from.declare) {
         const char *way_out = ", or set declare: false if it exists";
         check_reserved(c, route_path(index, "from.queue"), r->from.queue, false, way_out);

@@ -49,7 +49,8 @@ static bool is_of_parking(struct span name)
            span_is(name, "x-onlyonce-routing-key");
 }
 
-/* Headers that RabbitMQ acts upon, and those that are ours to write. */
+/* Headers that RabbitMQ acts upon or writes itself, and those that are ours to write. Before 4.0 it
+ * went by an x-death that a client sent; x-acquired-count is its own from 4.3 on. */
 static bool header_is_taken_out(struct span name, bool report)
 {
     static const char *const names[] = {"CC", "BCC", "x-death", "x-delivery-count",

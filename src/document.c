@@ -47,6 +47,8 @@ static const char *hint_for(const char *problem, struct span line)
         return memchr(line.data, '\t', line.len)
                    ? " (indent with spaces, not tabs)"
                    : " (a text that begins with this character needs quotation marks)";
+    if (strstr(problem, "expected '-' indicator") || strstr(problem, "expected key"))
+        return " (a line has to be indented as its neighbours are)";
     if (strstr(problem, "mapping values are not allowed"))
         return " (a text that contains \": \" needs quotation marks; or the indentation is off)";
     return "";

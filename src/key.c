@@ -191,8 +191,7 @@ static bool is_name(struct span s)
 }
 
 /* Takes "NAME =" off the front. A '=' behind a ':' is in a header's name. */
-static bool read_name(struct span *rest, bool needed, struct alternative *out,
-                      char error[ERROR_SIZE])
+static bool read_name(struct span *rest, struct alternative *out, char error[ERROR_SIZE])
 {
     const uint8_t *sign = memchr(rest->data, '=', rest->len);
     struct span name = {rest->data, sign ? (size_t)(sign - rest->data) : 0};
@@ -208,13 +207,7 @@ static bool read_name(struct span *rest, bool needed, struct alternative *out,
                  quote(name).text, KEY_NAME_MAX);
         return false;
     }
-    if (!needed || rest->len == 0)
-        return true;
-    struct quote shown = quote(*rest);
-    snprintf(error, ERROR_SIZE,
-             "\"%s\" has no name, and needs one where the list has several; write NAME = %s",
-             shown.text, shown.text);
-    return false;
+    return true;
 }
 
 /* Takes a part off the front; false: it was the last. Only a '+' between blanks joins parts. */
@@ -258,7 +251,8 @@ static bool read_alternative(const char *line, bool needs_name, struct alternati
                              char error[ERROR_SIZE])
 {
     struct span rest = trim(span_of(line));
-    if (!read_name(&rest, needs_name, out, error))
+    struct quote shown = quote(rest);
+    if (!read_name(&rest, out, error))
         return false;
     struct span part;
     bool more;
@@ -269,7 +263,12 @@ static bool read_alternative(const char *line, bool needs_name, struct alternati
         if (!read_part(part, &out->parts[out->part_count++], error))
             return false;
     } while (more);
-    return true;
+    if (out->name || !needs_name)
+        return true;
+    snprintf(error, ERROR_SIZE,
+             "\"%s\" has no name, and needs one where the list has several; write NAME = %s",
+             shown.text, shown.text);
+    return false;
 }
 
 static bool read_rule(struct key_rule *rule, char *const *lines, size_t count, size_t *bad,

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define LOGIN_FRAME_MAX 131072 /* the most that we offer */
+#define LOGIN_FRAME_MAX 131072 /* the most that we offer; RabbitMQ from 4.1 on wants 8192 */
 #define LOGIN_ERROR_MAX 256
 
 struct login {

@@ -37,6 +37,20 @@ struct config *command_config(const char *file)
     return config;
 }
 
+const struct route_config *command_route(const struct config *config, const char *name)
+{
+    const struct route_config *route = config_route(config, name);
+    if (route)
+        return route;
+    struct buffer names = {0};
+    for (size_t i = 0; i < config->route_count; i++)
+        buffer_printf(&names, "%s%s", i ? ", " : "", config->routes[i].name);
+    command_error("%s has no route \"%s\"; it has %.*s", config->file, name, (int)names.len,
+                  (const char *)names.data);
+    buffer_free(&names);
+    return NULL;
+}
+
 static error_t parse_config_option(int key, char *arg, struct argp_state *state)
 {
     const char **file = state->input;
@@ -89,7 +103,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const char doc[] =
     "Lets each message through once: consumes from a RabbitMQ queue, claims every message's key in "
-    "Redis, republishes the first message of each key, and drops the rest."
+    "a store, republishes the first message of each key, and drops the rest."
     "\v"
     "Commands:\n"
     "  run                   relay, in the foreground\n"

@@ -130,7 +130,7 @@ const struct option options[] = {
     {"routes[].from.declare", OPTION_BOOLEAN, 0, ROUTE(from.declare), "true", NULL, NULL, NULL,
      "Make what is missing, durable. What exists is used as it is. false: it must exist."},
     {"routes[].from.prefetch", OPTION_NUMBER, 0, ROUTE(from.prefetch), "2000", "1", "65535", NULL,
-     "Messages that a worker holds at most. A quorum queue allows 2000."},
+     "Messages that a worker holds at most."},
     {"routes[].from.buffer", OPTION_SIZE, 0, ROUTE(from.buffer), "64MiB", "1MiB", "64GiB", NULL,
      "Bytes of messages that a worker holds; above it, it reads no more."},
     {"routes[].to.queue", OPTION_ENTITY, OPTION_DERIVED, ROUTE(to.queue), "none; this or to.exchange is required",

@@ -155,7 +155,7 @@ function summary() {
   if (workers.some((w) => w.blocked))
     return [`The broker takes no messages${heldToo}`, 'warn'];
   if (workers.some((w) => w.endangered))
-    return ['A store\'s settings let it forget keys', 'warn'];
+    return ['A store\'s settings let it forget keys: the log says which', 'warn'];
   return held > 0 ? [`${plural(held, 'message')} held`, 'warn'] : ['Everything runs', 'good'];
 }
 

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The oldest that its own project cared for when this was written. What is older was not looked at.
+ */
 #define OLDEST_VERSION 140000
 #define KEYWORDS_MAX 64
 

@@ -70,14 +70,14 @@ static void judge_persistence(const char *appendonly, const char *fsync, const c
     else if (save && *save)
         buffer_printf(lines,
                       "appendonly is no: a crash of the server forgets what came after its last "
-                      "snapshot (save %s)\n",
+                      "snapshot (save %s); yes is safe\n",
                       save);
     else if (save)
         buffer_printf(lines, "nothing is persisted (appendonly is no, save is empty): a restart of "
-                             "the server forgets every key\n");
+                             "the server forgets every key; appendonly yes is safe\n");
     else if (*aof || appendonly)
         buffer_printf(lines, "appendonly is no: a crash of the server forgets what came after its "
-                             "last snapshot, and every key if it makes none\n");
+                             "last snapshot, and every key if it makes none; yes is safe\n");
 }
 
 static void judge_replication(struct redis_link *l, const char *least, const redisReply *info,

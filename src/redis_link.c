@@ -165,7 +165,9 @@ static bool fail_context(struct redis_link *l)
     if (clock_now() >= l->deadline)
         return fail_late(l);
     l->refused = l->refused || (l->tls && tls_refused(l->tls));
-    return store_fail(l->store, "%s at %s: %s", l->kind, l->address, why);
+    return store_fail(l->store, "%s at %s: %s%s", l->kind, l->address, why,
+                      l->context->err == REDIS_ERR_PROTOCOL ? " (is it Redis that listens there?)"
+                                                            : "");
 }
 
 /* ---- Round trips ---- */

@@ -2,7 +2,7 @@
  * redis_tls - a TLS session of tls.h under a connection of hiredis, for redis_link.c and the check
  * of the configuration.
  *
- * hiredis has TLS since 1.0; Debian 12 has 0.14. Only redis_tls.c knows.
+ * hiredis has TLS since 1.0; Debian 12 has 0.14.1. Only redis_tls.c knows.
  */
 #ifndef ONLYONCE_REDIS_TLS_H
 #define ONLYONCE_REDIS_TLS_H

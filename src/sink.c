@@ -352,7 +352,8 @@ static void sweep(struct sink *s)
     s->sent_count = kept;
 }
 
-/* A broker's limit is in its configuration, which nobody tells but this refusal. */
+/* A broker's limit (16 MiB from RabbitMQ 4.0 on, before 128 MiB) is in its configuration, which
+ * nobody tells but this refusal. */
 static void learn_body_max(struct sink *s)
 {
     const char *told = strstr(link_error(s->link), "max size ");

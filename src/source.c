@@ -85,6 +85,7 @@ bool source_dead_letters(const struct source *s)
 
 const char *source_warning(const struct source *s)
 {
+    /* RabbitMQ 4.0 or newer: see topology_dead_letters(). */
     return s->limited
                ? "the inbound queue was made without x-delivery-limit -1, so what comes back "
                  "more than 20 times is dead-lettered, unless a policy says otherwise"
@@ -113,7 +114,10 @@ static void take_method(struct source *s, const struct link_frame *f)
     else if (f->method == AMQP_BASIC_DELIVER_METHOD)
         begin_delivery(s, f->decoded);
     else if (f->method == AMQP_BASIC_CANCEL_METHOD)
-        link_fail(s->link, "the broker cancelled the consumer (was queue '%s' deleted?)",
+        /* Before RabbitMQ 4.3 a consumer timeout closed the channel instead. */
+        link_fail(s->link,
+                  "the broker cancelled the consumer (was queue '%s' deleted, or its consumer "
+                  "timeout over?)",
                   s->route->from.queue);
     else if (f->method == AMQP_QUEUE_DECLARE_OK_METHOD && s->looks > 0)
         s->looks--;

@@ -13,7 +13,7 @@
 
 #define VERSION 1
 
-/* In all of these $ stands for the prefix. */
+/* In all of these $ stands for the prefix. STRICT needs SQLite 3.37. */
 static const char make_tables[] =
     "CREATE TABLE IF NOT EXISTS \"$_records\" (scope TEXT NOT NULL, key TEXT NOT NULL,"
     " text TEXT NOT NULL, expires INTEGER NOT NULL, PRIMARY KEY (scope, key))"

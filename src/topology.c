@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From this version on a quorum queue has a delivery limit, and x-delivery-limit -1 means none. An
- * older broker would take that for a limit that each return exceeds. */
+/* From RabbitMQ 4.0 on a quorum queue has a delivery limit, of 20, and x-delivery-limit -1 means
+ * none. An older broker would take that for a limit that each return exceeds. */
 #define DELIVERY_LIMITS 40000
 
 struct thing {
@@ -243,5 +243,25 @@ bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists
     bool done = is_queue ? declare_queue(l, name, NULL, may_be_missing, &refused)
                          : declare_exchange(l, name, NULL, may_be_missing, &refused);
     *exists = done && !refused;
+    return done;
+}
+
+/* Before the answer to a second question the first one's refusal would come. No queue has an empty
+ * name: nothing gets the message. */
+bool topology_may_publish(struct link *l, bool *may)
+{
+    static const uint8_t nothing[14] = {0, AMQP_BASIC_CLASS}; /* no properties, no body */
+    unsigned refused;
+    amqp_basic_publish_t publish = {0};
+    amqp_confirm_select_t select = {0};
+    struct link_rpc rpc = {.doing = "trying to publish (an alarm would hold that up)",
+                           .id = AMQP_CONFIRM_SELECT_METHOD,
+                           .method = &select,
+                           .reply = AMQP_CONFIRM_SELECT_OK_METHOD,
+                           .spared = {AMQP_ACCESS_REFUSED}};
+    link_put_method(l, AMQP_BASIC_PUBLISH_METHOD, &publish);
+    link_put_content(l, (struct span){nothing, sizeof nothing}, (struct span){0});
+    bool done = link_rpc(l, &rpc, &refused);
+    *may = done && !refused;
     return done;
 }

@@ -44,6 +44,11 @@ bool topology_certain(struct link *l, const struct route_config *route, bool *ce
 bool topology_look(struct link *l, bool is_queue, const char *name, bool *exists)
     __attribute__((warn_unused_result));
 
+/* May we publish to the default exchange, through which all queues are published to? If not,
+ * link_refusal() says why. It publishes a message that no queue gets, for `onlyonce check`: in an
+ * alarm the broker is silent from then on. */
+bool topology_may_publish(struct link *l, bool *may) __attribute__((warn_unused_result));
+
 /* The work queue or exchange, and the parking queue. */
 bool topology_sink(struct link *l, const struct route_config *route)
     __attribute__((warn_unused_result));

@@ -350,7 +350,10 @@ static const char *read_sqlite(const char *path, struct store_url *out)
     size_t len = strlen(path);
     if (strcmp(path, ":memory:") == 0)
         return "is SQLite's memory, which no second connection shares; write memory:";
-    if (*path != '/' || path[1] == '/')
+    if (*path == '/' && path[1] == '/')
+        return "has more than one slash before its path; write "
+               "sqlite:/var/lib/onlyonce/onlyonce.db";
+    if (*path != '/')
         return "has no absolute path; write sqlite:/var/lib/onlyonce/onlyonce.db";
     if (path[len - 1] == '/')
         return "names a folder; write the name of a file in it, as "

@@ -33,7 +33,7 @@ body_limit() {
 }
 
 in_total() {
-  rig_wait_until "[ \"\$(rig_queue_total $1.in)\" = $2 ]" 15 && return 0
+  rig_wait_until "[ \"\$(rig_queue_total $1.in)\" = $2 ]" 40 && return 0
   echo "$1.in has $(rig_queue_total "$1.in")"
   return 1
 }
@@ -43,7 +43,7 @@ fault_rabbit_start
 USUAL_LIMIT=$(rig_rabbitctl -q eval "element(2, application:get_env(rabbit, max_message_size)).")
 rig_queues declare kept.in || rig_die "the inbound queue is made"
 {
-  fault_head
+  FAULT_SESSION=15s FAULT_TIMEOUT=4900ms fault_head # a slow answer is not to be taken for a lost connection
   fault_route odd "queue: odd.work"
   fault_route kept "queue: kept.work"
   FAULT_QUEUES=classic
@@ -62,7 +62,7 @@ rig_check "headers that leave no room: the message behind passes" rig_takes odd.
   '.[0].message_id == "behind"'
 rig_check "it is said" fault_is_said relay "cannot be relayed.*route=odd key=full.*rejected to the dead-letter"
 # Nobody who uses rabbitmq-c can take it: so it is only counted.
-rig_check "the message is set aside" rig_wait_depth odd.in.parked 1 10
+rig_check "the message is set aside" rig_wait_depth odd.in.parked 1 30
 rig_queues purge odd.in.parked
 rig_check "no connection was lost" [ "$(fault_said relay 'connection lost')" = 0 ]
 
@@ -90,7 +90,7 @@ rig_load --queue odd.in --count 1 --body-size 20000 --prefix large- >/dev/null
 rig_post --queue odd.in --message-id behind-2
 body_limit 10000
 rig_relay_signal relay CONT
-rig_check "a body above the broker's limit: what is behind it passes" rig_wait_depth odd.work 2 30
+rig_check "a body above the broker's limit: what is behind it passes" rig_wait_depth odd.work 2 60
 rig_check "it is said" fault_is_said relay "cannot be relayed.*route=odd key=large-0.*larger than the broker takes"
 rig_check "the message is set aside" aside odd.in.parked large-0
 rig_check "the broker was asked no more than it needs" \

@@ -52,8 +52,8 @@ END
 # configure STORE : two routes, of a short and of a long window.
 configure() {
   STORE=$1
-  RIG_STORE_NAME=$1 RIG_STORE_URL=${URLS[$1]} RIG_SESSION=3s rig_config_head
-  echo "    timeout: 900ms"
+  RIG_STORE_NAME=$1 RIG_STORE_URL=${URLS[$1]} RIG_SESSION=15s rig_config_head
+  echo "    timeout: 4900ms" # a slow disk is not to be taken for a lost connection
   echo "routes:"
   route "$1.hour" 1h
   route "$1.week" 7d
@@ -86,7 +86,7 @@ none_waits() {
 
 # Twice, as a message may be on its way from the one to the other.
 settles() {
-  rig_wait_until "none_waits $1" 40 && sleep 1 && rig_wait_until "none_waits $1" 40
+  rig_wait_until "none_waits $1" 60 && sleep 1 && rig_wait_until "none_waits $1" 60
 }
 
 # arrive ROUTE PREFIX OPTION... : every id did, none twice and unmarked unless the options say so; what
@@ -127,7 +127,7 @@ relays_are_wrong() {
   clock_set two -1
   under_clock one rig_relay_start one "$CONFIG"
   under_clock two rig_relay_start two "$CONFIG"
-  rig_wait_until "[ \"\$(rig_queue_consumers $store.hour.in)\" = 2 ]" 20 || rig_die "two relays consume"
+  rig_wait_until "[ \"\$(rig_queue_consumers $store.hour.in)\" = 2 ]" 60 || rig_die "two relays consume"
   before=$(date +%s)000
   clocks_swing &
   swinging=$!

@@ -73,11 +73,11 @@ rig_check "nothing was acknowledged by a number of another channel" \
 consumers_are cut 1 60
 fault_forget relay
 fault_tell far mute
-# Two heartbeats, and what a busy machine needs.
+# For how long it says itself, whatever the machine does.
 rig_check "a silent broker is given up after two heartbeats" \
-  fault_is_said relay "connection lost.*route=cut link=sink.*nothing heard" $((2 * HEARTBEAT + 3))
+  fault_is_said relay "connection lost.*route=cut link=sink.*nothing heard from the broker for [$((2 * HEARTBEAT))-$((2 * HEARTBEAT + 3))] s"
 rig_check "on the consuming side, too" \
-  fault_is_said relay "connection lost.*route=cut link=source" $((2 * HEARTBEAT + 3))
+  fault_is_said relay "connection lost.*route=cut link=source.*nothing heard from the broker for [$((2 * HEARTBEAT))-$((2 * HEARTBEAT + 3))] s"
 rig_load --queue cut.in --count 100 --prefix silent- >/dev/null
 # The next reason of a link is said, too, once: that nobody answers.
 rig_check "waiting is cheap, and quiet" fault_is_calm relay 4 4
@@ -104,7 +104,7 @@ rig_queues delete gone.in
 rig_check "the inbound queue is deleted: said" fault_is_said relay "connection lost.*route=gone link=source"
 rig_check "waiting is cheap, and quiet" fault_is_calm relay 2 1
 rig_queues declare gone.in
-rig_check "it is there again: consumed from within seconds" consumers_are gone 1 10
+rig_check "it is there again: consumed from within seconds" consumers_are gone 1 30
 rig_post --queue gone.in --message-id second
 rig_check "a message passes" rig_takes gone.work 1 '.[0].message_id == "second"'
 rig_check "the outage is said once at its start and once at its end" said_both gone source 1

@@ -18,13 +18,13 @@ load() {
 }
 
 consumers_are() {
-  rig_wait_until "[ \"\$(rig_queue_consumers $1.in)\" = $2 ]" "${3:-20}" && return 0
+  rig_wait_until "[ \"\$(rig_queue_consumers $1.in)\" = $2 ]" "${3:-40}" && return 0
   echo "$1.in has $(rig_queue_consumers "$1.in") consumers"
   return 1
 }
 
 in_total() {
-  rig_wait_until "[ \"\$(rig_queue_total $1.in)\" = $2 ]" "${3:-15}" && return 0
+  rig_wait_until "[ \"\$(rig_queue_total $1.in)\" = $2 ]" 40 && return 0
   echo "$1.in has $(rig_queue_total "$1.in")"
   return 1
 }
@@ -82,7 +82,9 @@ rig_check "others stay with the relay: they are back once, when it is killed" \
   deliveries_are burn "(. == 1)"
 
 rig_relay_start relay "$CONFIG"
-fault_is_said relay "cannot connect yet.*route=limit"
+for name in burn full limit alarm; do
+  fault_is_said relay "cannot connect yet.*route=$name"
+done
 sleep 1
 rig_check "started while the store is away: it waits, cheaply and quietly" fault_is_calm relay 4 0
 rig_check "has no consumer" consumers_are burn 0
@@ -98,10 +100,10 @@ done
 
 # A broker that comes and goes while the store is away: nothing is taken in between.
 load full full-
+fault_forget relay
 fault_tell store mute
-sleep 1
 load burn goes-
-sleep 2
+rig_check "the store is silent again: said" fault_is_said relay "connection lost.*route=burn link=store"
 for _ in 1 2 3; do
   fault_tell far refuse
   sleep 1
@@ -141,10 +143,10 @@ alarm
 rig_relay_signal relay CONT
 began=$SECONDS
 rig_check "an alarm: said" fault_is_said relay "the broker blocks publishing.*route=alarm"
-rig_check "duplicates go on being acknowledged" in_total alarm $COUNT 15
+rig_check "duplicates go on being acknowledged" in_total alarm $COUNT
 rig_check "waiting is cheap, and quiet" fault_is_calm relay 4 0
 sleep $((began + ALARM > SECONDS ? began + ALARM - SECONDS : 0))
-rig_check "after $ALARM s, new messages still wait" in_total alarm $COUNT 6
+rig_check "after $ALARM s, new messages still wait" in_total alarm $COUNT
 rig_check "no connection was given up" [ "$(fault_said relay 'connection lost')" = 0 ]
 no_alarm
 rig_check "it is over: all arrives" fault_arrived alarm $((COUNT + 50))

@@ -28,7 +28,7 @@ has_some() {
 # Takes what is there, again and again, until COUNT messages were taken: the queue is never long.
 drain_slowly() {
   local queue=$1 count=$2 taken=0 got
-  local deadline=$((SECONDS + 60))
+  local deadline=$((SECONDS + 120))
   while [ $taken -lt "$count" ] && [ $SECONDS -lt $deadline ]; do
     got=$(rig_take "$queue" | tee -a "$RIG_DIR/$queue.taken" | wc -l)
     taken=$((taken + got))
@@ -50,7 +50,7 @@ taken_are() {
 rig_redis_start --appendonly no
 fault_rabbit_start
 {
-  rig_queues declare full.work x-max-length=40 x-overflow=reject-publish &&
+  rig_queues declare full.work x-max-length=100 x-overflow=reject-publish &&
     rig_queues exchange fan.out fanout && rig_queues declare fan.work &&
     rig_queues declare fan.full x-max-length=20 x-overflow=reject-publish &&
     rig_queues bind fan.work fan.out x && rig_queues bind fan.full fan.out x &&
@@ -89,8 +89,8 @@ rig_load --exchange part --routing-key good --count 200 --prefix good- >/dev/nul
 loader=$!
 rig_load --exchange part --routing-key bad --count 200 --prefix bad- >/dev/null
 wait $loader
-rig_check "of messages in flight, those that can be routed arrive" rig_wait_depth part.work 200 30
-rig_check "and the others are parked" rig_wait_depth part.in.parked 200 30
+rig_check "of messages in flight, those that can be routed arrive" rig_wait_depth part.work 200 60
+rig_check "and the others are parked" rig_wait_depth part.in.parked 200 60
 rig_check "each once" rig_account --idle 300 --work part.work --count 200 --prefix good- --max-marked 0
 rig_check "and none of them was taken for another" rig_account --idle 300 --work part.in.parked --count 200 \
   --prefix bad- --max-marked 0
@@ -123,7 +123,7 @@ load fan 100
 rig_check "one of two queues is full" fault_is_said relay "copies are refused.*route=fan.*nacked"
 rig_check "what was nacked is pending" has_some fan pending
 rig_queues delete fan.full
-rig_check "that one is gone: all is forwarded" rig_wait_until "fault_is_done fan" 30
+rig_check "that one is gone: all is forwarded" rig_wait_until "fault_is_done fan" 60
 
 # ---- all together ----
 

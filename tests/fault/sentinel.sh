@@ -52,11 +52,18 @@ pause_master() {
   sentinel_signal "$1" CONT
 }
 
-# It dies after half a second in which no replica could follow it: what it did then is forgotten.
+# It dies after a while in which no replica could follow it: what it did then is forgotten. Where the relay waits for a
+# replica it does nothing.
 lag_master() {
+  local arrived
+  arrived=$(rig_queue_depth led.work)
   redis-cli -p "$1" acl setuser default -psync -sync
   redis-cli -p "$1" client kill type replica
-  sleep 0.5
+  if [ "$wait" = 0 ]; then
+    rig_wait_depth led.work $((arrived + 400)) 30
+  else
+    sleep 0.5
+  fi
   kill_master "$1"
 }
 

@@ -29,8 +29,10 @@ stopping() {
   [ "$(curl -s -m 5 "http://127.0.0.1:$PORT/readyz" | jq -r .detail)" = stopping ]
 }
 
-# Stops it once so many copies arrived; all is well with what it leaves.
+# Stops it once so many copies arrived, which may be so already, and it has begun to listen to signals; all is well
+# with what it leaves. The relay of turn i is the one that says for the i-th time that it starts.
 stop_at() {
+  rig_wait_until "[ \"\$(fault_said relay 'onlyonce starts')\" -ge $i ]" 30
   rig_wait_depth stop.work "$1" 30 || echo "there are not $1 copies"
   sleep "0.0$((RANDOM % 90 + 10))"
   local before
@@ -78,9 +80,9 @@ rig_check "none is missing, none twice and unmarked" fault_in_order relay stop $
 
 rig_relay_start relay "$CONFIG"
 rig_relay_ready relay stop.in
-fault_tell far "delay 500"
+fault_tell far "delay 2000" # so long it takes a copy to be published, and as long its confirm to come
 rig_load --queue stop.in --count 100 --prefix silent- >/dev/null
-rig_wait_until "[ \"\$(fault_pending stop | wc -l)\" -ge 1 ]" 10
+rig_wait_until "[ \"\$(fault_pending stop | wc -l)\" -ge 1 ]" 20
 fault_tell far mute-replies
 rig_relay_signal relay TERM
 rig_check "confirms that never come: it is not ready while it waits for them" rig_wait_until stopping 5

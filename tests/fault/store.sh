@@ -17,6 +17,10 @@ start() {
   rig_relay_ready relay store.in
 }
 
+snapshot_fails() {
+  rig_redis_cli info persistence | grep -q "rdb_last_bgsave_status:err"
+}
+
 # Sets LOADED to the number of messages.
 load() {
   LOADED=$(rig_load --queue store.in --count $COUNT --duplicates 30 --prefix "$1" |
@@ -24,7 +28,7 @@ load() {
 }
 
 in_total() {
-  rig_wait_until "[ \"\$(rig_queue_total store.in)\" = $1 ]" 15 && return 0
+  rig_wait_until "[ \"\$(rig_queue_total store.in)\" = $1 ]" 40 && return 0
   echo "store.in has $(rig_queue_total store.in), not $1"
   return 1
 }
@@ -91,7 +95,7 @@ outage no-replicas "redis config set min-replicas-to-write 1" \
 outage out-of-memory "redis config set maxmemory 1" "redis config set maxmemory 0"
 # A snapshot that fails makes Redis refuse to write.
 outage disk-full "redis config set dir /proc; redis config set save '1 1'; redis set x 1;
-  redis bgsave; sleep 0.5" "redis config set save ''; redis config set dir '$RIG_DIR/redis'"
+  redis bgsave; rig_wait_until snapshot_fails 20" "redis config set save ''; redis config set dir '$RIG_DIR/redis'"
 outage no-auth "redis config set requirepass x;
   redis -a x --no-auth-warning client kill type normal" \
   "redis -a x --no-auth-warning config set requirepass ''"
@@ -102,7 +106,7 @@ outage stopped "kill -STOP ${RIG_PIDS[redis]}" "kill -CONT ${RIG_PIDS[redis]}"
 start
 fault_tell proxy "delay 200"
 load slow-
-rig_check "a store that takes 400 ms for an answer: all arrives" rig_wait_depth store.work $COUNT 40
+rig_check "a store that takes 400 ms for an answer: all arrives" rig_wait_depth store.work $COUNT 60
 fault_tell proxy pass
 rig_check "each once, none in doubt" fault_in_order relay store $COUNT slow- --max-marked 0
 
@@ -171,19 +175,19 @@ rig_check "none is missing" rig_account --idle 300 --work store.work --in store.
 # ---- 36: a failover that forgets the newest writes ----
 
 rig_post --queue store.in --message-id back
-rig_check "a message is forwarded" rig_wait_until "fault_record_is store back F" 10
+rig_check "a message is forwarded" rig_wait_until "fault_record_is store back F" 30
 session=$(rig_redis_cli --scan --pattern 'onlyonce:session:*' | head -n 1)
 # Its record as it was before: pending, and the owner's session lives.
 redis set onlyonce:key:store:back "2P 1 1782640800123 t0 o${session##*:}.1" px 86400000
 rig_post --queue store.in --message-id back
 rig_check "forwarded that is pending again, of a session that lives: its duplicate ends" \
-  rig_wait_until "fault_record_is store back F" 20
+  rig_wait_until "fault_record_is store back F" 40
 redis set onlyonce:key:store:back "2P 1 1782640800123 t0 o0123456789abcdef01234567.1" \
   px 86400000
 rig_post --queue store.in --message-id back
-rig_check "of a session that is gone: its duplicate ends" rig_wait_until "fault_record_is store back F" 20
+rig_check "of a session that is gone: its duplicate ends" rig_wait_until "fault_record_is store back F" 40
 rig_post --queue store.in --message-id fence
-rig_wait_until "fault_record_is store fence F" 10
+rig_wait_until "fault_record_is store fence F" 30
 rig_check "nothing waits" in_total 0
 rig_check "and nothing is lost" rig_account --idle 300 --work store.work --count 0 --allow-strange
 rig_check "SIGTERM ends it" rig_relay_stop relay

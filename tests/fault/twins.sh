@@ -6,10 +6,18 @@ set -u
 # shellcheck source=tests/lib/fault.sh
 . "$(dirname "$0")/../lib/fault.sh"
 
+STILL_SESSION=9
+
 configure() {
   FAULT_BROKER=${FAULT_PORTS[$1]} fault_head
   fault_route one "queue: one.work"
   fault_route many "queue: many.work" "workers: 4"
+}
+
+# One route and its session: long enough to be held up within a call to the store.
+configure_still() {
+  FAULT_SESSION=${STILL_SESSION}s FAULT_TIMEOUT=2900ms FAULT_BROKER=${FAULT_PORTS[near]} fault_head
+  fault_route one "queue: one.work"
 }
 
 load() {
@@ -17,12 +25,14 @@ load() {
 }
 
 in_total() {
-  [ "$(rig_queue_total one.in)" = "$1" ]
+  rig_wait_until "[ \"\$(rig_queue_total one.in)\" = $1 ]" 40 && return 0
+  echo "one.in has $(rig_queue_total one.in)"
+  return 1
 }
 
 # So many relays consume.
 consumers_are() {
-  rig_wait_until "[ \"\$(rig_queue_consumers one.in)\" = $1 ]" 30
+  rig_wait_until "[ \"\$(rig_queue_consumers one.in)\" = $1 ]" 60
 }
 
 command_waits() {
@@ -34,7 +44,8 @@ fault_rabbit_start
 fault_proxy far "$RABBITMQ_NODE_PORT"
 fault_proxy near "$RABBITMQ_NODE_PORT"
 configure far >"$CONFIG"
-configure near >"$RIG_DIR/near.yaml"
+FAULT_HEARTBEAT=60s configure near >"$RIG_DIR/near.yaml" # which is cut off for longer than usual ones take
+configure_still >"$RIG_DIR/still.yaml"
 FAULT_HEARTBEAT=1s configure near >"$RIG_DIR/short.yaml"
 
 # ---- 7: the same worker, and another one, 300 ms away from the broker ----
@@ -54,13 +65,13 @@ rig_check "one worker: each once, none in doubt" fault_in_order far one 300 same
 
 # ---- 7: another relay ----
 
-# near_claims ID : the near relay has claimed the message, and its copy is on its way for ever.
+# near_claims ID : the near relay has claimed the message, and its copy, which takes 3 s, is on its way for ever.
 near_claims() {
   rig_relay_start near "$RIG_DIR/near.yaml"
   rig_relay_ready near one.in
-  fault_tell near "delay 600"
+  fault_tell near "delay 3000"
   rig_post --queue one.in --message-id "$1"
-  rig_wait_until "fault_record_is one $1 P" 10
+  rig_wait_until "fault_record_is one $1 P" 30
   fault_tell near mute
   rig_relay_start far "$CONFIG"
   consumers_are 2
@@ -72,7 +83,7 @@ rig_check "another relay meets a claim: it waits, at little cost" fault_is_calm 
 rig_check "and forwards nothing" [ "$(rig_queue_depth one.work)" = 0 ]
 rig_check "and acknowledges nothing" in_total 5
 fault_tell near pass
-rig_check "the first is confirmed: the others are dropped" rig_wait_until "in_total 0" 15
+rig_check "the first is confirmed: the others are dropped" in_total 0
 rig_check "it arrived once" rig_takes one.work 1 '.[0].message_id == "wait"'
 rig_check "and in no doubt" [ "$(rig_queue_depth one.work)" = 0 ]
 rig_relay_stop near
@@ -80,10 +91,10 @@ rig_relay_stop far
 
 near_claims fail
 rig_relay_kill near
-rig_check "the first relay dies: another copy goes" rig_wait_depth one.work 1 15
+rig_check "the first relay dies: another copy goes" rig_wait_depth one.work 1 40
 fault_tell near cut
 fault_tell near pass
-rig_check "the others are dropped" rig_wait_until "in_total 0" 15
+rig_check "the others are dropped" in_total 0
 rig_take one.work >"$RIG_DIR/taken.json"
 rig_check "all but one of its copies are marked" jq -es \
   'map(select(.headers["x-onlyonce-in-doubt"] != true)) | length <= 1' "$RIG_DIR/taken.json"
@@ -94,16 +105,16 @@ rig_relay_stop far
 
 # Claimed, and not yet published: the relay stands still inside its call to the store.
 stands_still_after_claim() {
-  rig_relay_start near "$RIG_DIR/near.yaml"
+  rig_relay_start near "$RIG_DIR/still.yaml"
   rig_relay_ready near one.in
-  rig_relay_signal near STOP
+  fault_freeze_renewed near $STILL_SESSION
   rig_post --queue one.in --message-id "$1"
-  rig_redis_cli client pause 800 write >/dev/null
+  rig_redis_cli client pause 30000 write >/dev/null
   rig_relay_signal near CONT
-  rig_wait_until command_waits 1
+  rig_wait_until command_waits 10
   rig_relay_signal near STOP
   rig_redis_cli client unpause >/dev/null
-  rig_wait_until "fault_record_is one $1 P" 1 && [ "$(rig_queue_depth one.work)" = 0 ]
+  rig_wait_until "fault_record_is one $1 P" 5 && [ "$(rig_queue_depth one.work)" = 0 ]
 }
 
 for try in 1 2 3 4 5; do
@@ -118,14 +129,17 @@ consumers_are 2
 rig_relay_signal near STOP
 # One to each relay.
 rig_post --queue one.in --message-id "still-$try" --count 2
-rig_check "a relay stands still after its claim: another one takes over" rig_wait_depth one.work 1 15
+rig_check "a relay stands still after its claim: another one takes over" rig_wait_depth one.work 1 40
 rig_relay_signal near CONT
-rig_check "it comes back: all is settled" rig_wait_until "in_total 0" 15
+rig_check "it comes back: all is settled" in_total 0
 rig_check "it does not publish what it had claimed" rig_takes one.work 1 \
   '.[0].headers["x-onlyonce-in-doubt"] == true'
 rig_check "not even later" [ "$(rig_queue_depth one.work)" = 0 ]
 rig_check "no claim is left" fault_none_pending one
 
+rig_relay_stop near
+rig_relay_start near "$RIG_DIR/near.yaml"
+consumers_are 2
 rig_load --queue one.in --count 4000 --rate 800 --duplicates 30 --prefix both- >/dev/null &
 loader=$!
 for name in near far; do
@@ -136,7 +150,7 @@ for name in near far; do
 done
 wait $loader
 rig_check "two relays stand still in turn, under load: all arrives" fault_arrived one 4000 60
-rig_check "and is acknowledged" rig_wait_until "in_total 0" 15
+rig_check "and is acknowledged" in_total 0
 rig_check "one of the two ends" rig_relay_stop near
 rig_check "none is missing, and none twice and unmarked" fault_in_order far one 4000 both-
 
@@ -154,6 +168,6 @@ rig_relay_signal short CONT
 wait $loader
 rig_check "a relay stands still until the broker gives it up, too: all arrives" \
   fault_arrived one 3000 60
-rig_check "and is acknowledged" rig_wait_until "in_total 0" 15
+rig_check "and is acknowledged" in_total 0
 rig_check "it ends" rig_relay_stop short
 rig_check "none is missing, and none twice and unmarked" fault_in_order far one 3000 short-

@@ -146,13 +146,17 @@ check_tools() {
 
 # ---- ids ----
 
+# has_duplicates COUNT : the key 42.
+has_duplicates() {
+  rig_onlyonce status -c "$CONFIG" ids 42 | jq -e ".state == \"forwarded\" and .duplicates == $1"
+}
+
 # One key, whatever type it was sent in: the first is forwarded, the others are its duplicates.
 ids_are_one() {
   local sent
   sent=$(($(amqplib ids foreign ids) + $(pika ids foreign ids))) && tools publish -e foreign -r ids -H 'id: 42' -b x &&
     amqplib post foreign ids '{"id":"fence"}' && rig_wait_depth ids.work 2 20 && rig_wait_empty ids.in 20 &&
-    [ "$(rig_queue_depth ids.work)" = 2 ] &&
-    rig_onlyonce status -c "$CONFIG" ids 42 | jq -e ".state == \"forwarded\" and .duplicates == $sent"
+    [ "$(rig_queue_depth ids.work)" = 2 ] && rig_wait_until "has_duplicates $sent" 20
 }
 
 # ---- questions ----

@@ -8,8 +8,9 @@ set -u
 
 CONFIG=$RIG_DIR/relay.yaml
 
+# configure SESSION
 configure() {
-  RIG_SESSION=10s rig_config_head
+  RIG_SESSION=$1 rig_config_head
   cat <<'END'
 routes:
   - name: pay
@@ -29,7 +30,7 @@ END
 }
 
 says() {
-  rig_wait_until "grep -q '$1' '$RIG_DIR/relay.log'" 15
+  rig_wait_until "grep -q '$1' '$RIG_DIR/relay.log'" 30
 }
 
 # alarm ROUTE ID... : these messages reach the relay when the broker takes none any more, but for the
@@ -55,7 +56,7 @@ has_state() {
 
 rig_redis_start --appendonly no
 rig_rabbit_start
-configure >"$CONFIG"
+configure 2m >"$CONFIG"
 rig_relay_start relay "$CONFIG"
 rig_relay_ready relay careful.in
 rig_relay_ready relay pay.in
@@ -74,13 +75,15 @@ rig_check "that is said" says 'msg="the broker takes messages again"'
 rig_check "the alarm was said once" [ "$(grep -c 'the broker blocks publishing' "$RIG_DIR/relay.log")" = 1 ]
 
 alarm pay b1 b2
-rig_wait_until "[ \"\$(grep -c 'the broker blocks publishing' '$RIG_DIR/relay.log')\" = 2 ]" 15
+rig_wait_until "[ \"\$(grep -c 'the broker blocks publishing' '$RIG_DIR/relay.log')\" = 2 ]" 30
 rig_check "told to stop during an alarm: it ends in time, with 0" rig_relay_stop relay 10
 rig_check "what was published stays pending" has_state pay b2 pending
 no_alarm
+configure 10s >"$CONFIG"
 rig_relay_start relay "$CONFIG"
 rig_relay_ready relay pay.in
-rig_check "the next start takes it over at once" rig_wait_until "has_state pay b2 forwarded" 5
+# Were the session not ended, it would wait for its two minutes.
+rig_check "the next start takes it over at once" rig_wait_until "has_state pay b2 forwarded" 60
 rig_take pay.work >"$RIG_DIR/taken.json"
 # The broker may take what it had not read when the alarm is over, from a connection that is gone.
 rig_check "and marks its copy, the only one or the second" jq -es 'group_by(.message_id) |
@@ -91,12 +94,12 @@ rig_check "and marks its copy, the only one or the second" jq -es 'group_by(.mes
 
 alarm careful c1 c2
 rig_check "a copy is on its way and not confirmed" \
-  rig_wait_until "has_state careful c2 pending" 10
+  rig_wait_until "has_state careful c2 pending" 30
 rig_relay_kill relay
 no_alarm
 rig_relay_start relay "$CONFIG"
-rig_check "killed, the next start parks it" rig_wait_depth careful.in.parked 1 30
-rig_check "and has that on record" has_state careful c2 parked
+rig_check "killed, the next start parks it" rig_wait_depth careful.in.parked 1 60
+rig_check "and has that on record" rig_wait_until "has_state careful c2 parked" 10
 rig_take careful.work >/dev/null
 rig_take careful.in.parked --move-to careful.in >"$RIG_DIR/taken.json"
 rig_check "with reason in_doubt, and marked" jq -es 'any(.message_id == "c2") and

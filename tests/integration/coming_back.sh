@@ -103,8 +103,8 @@ rig_check "failed twice, it comes again with x-onlyonce-attempt 3, and a duplica
 cat "$RIG_DIR/first.json" >>"$RIG_DIR/taken.json"
 rig_check "its first-seen stays" jq -es 'map(.headers["x-onlyonce-first-seen"]) | .[0] == .[1]' \
   "$RIG_DIR/taken.json"
-rig_check "its record counts the attempts" has_status jobs r1 \
-  '.state == "forwarded" and .attempt == 3'
+rig_check "its record counts the attempts" rig_wait_until \
+  "has_status jobs r1 '.state == \"forwarded\" and .attempt == 3'" 10
 rig_check "and nothing else came" fence jobs 1 true
 
 rig_post --exchange checked --routing-key pay --message-id c1
@@ -135,10 +135,11 @@ rig_check "put back twice, it is forwarded once" fence jobs 2 \
 # ---- what does not fit ----
 
 rig_post --exchange jobs --routing-key pay --message-id s1 --body old
-rig_wait_depth jobs.work 1 10
+rig_wait_depth jobs.work 1 30
+rig_wait_until "has_status jobs s1 '.state == \"forwarded\"'" 10 # before that it is not released
 rig_onlyonce release -c "$CONFIG" jobs s1 >/dev/null
 rig_post --exchange jobs --routing-key pay --message-id s1 --body new
-rig_wait_depth jobs.work 2 10
+rig_wait_depth jobs.work 2 30
 rig_check "a retry of an earlier life of its key" fails jobs '.[0].body == "old"'
 rig_check "is parked, reason stale" rig_takes jobs.in.parked 1 \
   '.[0].body == "old" and .[0].headers["x-onlyonce-reason"] == "stale"'
@@ -191,5 +192,5 @@ origin_is_kept() {
 
 rig_relay_ready relay events.in
 rig_post --exchange events --routing-key good.a --message-id e1
-rig_check "unroutable: parked" rig_wait_depth events.in.parked 1 20
+rig_check "unroutable: parked" rig_wait_depth events.in.parked 1 40
 rig_check "put back by any way, it goes where it was to go" origin_is_kept

@@ -64,12 +64,14 @@ is_json() {
   rig_exits "$1" "${@:3}" && [ "$(wc -l <"$RIG_DIR/out")" = 1 ] && jq -e "$2" "$RIG_DIR/out"
 }
 
+# forward ID : its copy arrives, and is on record as forwarded.
 forward() {
-  rig_post --queue pay.in --message-id "$1" && rig_takes pay.work 1 ".[0].message_id == \"$1\""
+  rig_post --queue pay.in --message-id "$1" && rig_takes pay.work 1 ".[0].message_id == \"$1\"" &&
+    rig_wait_until "rig_redis_cli get onlyonce:key:pay:msg:$1 | grep -q '^2F'" 10
 }
 
 put_record() {
-  rig_redis_cli set "onlyonce:key:pay:$1" "$2" px 60000
+  rig_redis_cli set "onlyonce:key:pay:$1" "$2" px 600000
 }
 
 # A pending record of a session that nobody knows.
@@ -98,8 +100,10 @@ rig_check "run with an argument: 2" misused onlyonce run now
 for command in "status other k" "list other" "complete other k" "release other k" "key other"; do
   # shellcheck disable=SC2086 # several words
   rig_check "$command, of an unknown route: 2, and says so" \
-    complains 2 'no route "other"' onlyonce $command
+    complains 2 'no route "other"; it has pay' onlyonce $command
 done
+rig_check "the configuration as an argument: 2" misused rig_onlyonce check other.yaml
+rig_check "it says how to name it" grep -q 'a file is named by -c' "$RIG_DIR/err"
 rig_check "list of an unknown state: 2" complains 2 'no state; write pending' \
   onlyonce list pay --state gone
 rig_check "no configuration file: 2, and says which" \
@@ -124,7 +128,7 @@ hello() {
   printf 'hello' | onlyonce key pay --type t
 }
 rig_check "key: by type and body" prints 0 "doc:t,sha256:$digest${TAB}doc" hello
-rig_check "key: none: 1" complains 1 'no key' onlyonce key pay </dev/null
+rig_check "key: none: 1" complains 1 'no key: .*"txn = header:x-transaction-id", ' onlyonce key pay </dev/null
 rig_check "key: a header without = is misuse: 2" misused onlyonce key pay --header novalue
 rig_check "key: needs no server" prints 0 "msg:m${TAB}msg" away key pay --message-id m </dev/null
 rig_post --queue pay.in --type t --body hello
@@ -135,6 +139,13 @@ rig_check "key: is the key that the relay uses" rig_takes pay.work 1 \
 
 rig_check "status of an unknown key: 1" is_json 1 '. == {"route":"pay","key":"msg:a","state":"not_found"}' \
   onlyonce status pay msg:a
+rig_check "a key without its alternative's name: 1" rig_exits 1 onlyonce status pay a
+rig_check "it says what keys begin with" \
+  grep -qx 'onlyonce: the keys of route pay begin with txn:, msg:, doc:' "$RIG_DIR/err"
+for command in release complete; do
+  rig_check "$command, likewise" \
+    complains 1 'key a is not on record; the keys of route pay begin with txn:, ' onlyonce $command pay a
+done
 forward a >/dev/null
 rig_check "status of a forwarded key: 0" is_json 0 '.route == "pay" and .key == "msg:a" and
   .state == "forwarded" and .in_doubt == false and .attempt == 1 and

@@ -34,7 +34,7 @@ configure() {
   route pair '"app_id + type + routing_key"'
   route strict message_id "on_missing_key: park"
   route many message_id "workers: 3"
-  route brief message_id | sed 's/24h/2s/'
+  route brief message_id | sed 's/24h/6s/'
 }
 
 bodies() {
@@ -44,8 +44,8 @@ bodies() {
 # load NAME PLACE SEED : 1500 ids and 750 duplicates; every id arrives once, nothing else does.
 load() {
   rig_load --queue "$1.in" --count 1500 --duplicates 33 --id-in "$2" --seed "$3" --prefix "$1-" &&
-    rig_wait_empty "$1.in" 30 &&
-    rig_wait_depth "$1.work" 1500 30 &&
+    rig_wait_empty "$1.in" 60 &&
+    rig_wait_depth "$1.work" 1500 60 &&
     rig_account --work "$1.work" --park "$1.in.parked" --in "$1.in" --count 1500 --id-in "$2" \
       --prefix "$1-" --max-marked 0 --max-parked 0
 }
@@ -61,7 +61,7 @@ done
 rig_check "by message_id: 1500 of 2250 arrive" load id message-id 1
 rig_check "by a header: 1500 of 2250 arrive" load header header:x-transaction-id 2
 rig_check "by the body's digest: 1500 of 2250 arrive" load body body 3
-rig_wait_until "[ \"\$(rig_queue_consumers many.in)\" = 3 ]" 20
+rig_wait_until "[ \"\$(rig_queue_consumers many.in)\" = 3 ]" 60
 rig_check "by three workers of one route: 1500 of 2250 arrive" load many message-id 4
 
 rig_post --queue id.in --message-id a --body 1
@@ -150,7 +150,8 @@ rig_check "a route's keys are its own, both ways" bodies either 2 '["1","fence"]
 
 rig_post --queue brief.in --message-id b --body 1
 rig_post --queue brief.in --message-id b --body 2
-sleep 2.5
+rig_wait_depth brief.work 1 30
+rig_wait_until "[ -z \"\$(rig_redis_cli get onlyonce:key:brief:b)\" ]" 30
 rig_post --queue brief.in --message-id b --body 3
 rig_post --queue brief.in --message-id fence --body fence
 rig_check "after its window a key is new" bodies brief 3 '["1","3","fence"]'

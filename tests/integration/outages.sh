@@ -7,9 +7,11 @@ set -u
 # shellcheck source=tests/lib/rig.sh
 . "$(dirname "$0")/../lib/rig.sh"
 
+# Time enough for a slow disk, so that no outage is said but those that are made.
 configure() {
-  rig_config_head
+  RIG_SESSION=15s rig_config_head
   cat <<END
+    timeout: 4900ms
 log: {format: $1, level: $2}
 routes:
   - name: pay
@@ -45,7 +47,7 @@ mark() {
 
 # Within so many seconds a line matches.
 says() {
-  rig_wait_until "[ \"\$(lines '$1')\" -ge 1 ]" "${2:-20}"
+  rig_wait_until "[ \"\$(lines '$1')\" -ge 1 ]" "${2:-40}"
 }
 
 ready() {
@@ -96,7 +98,7 @@ rig_post --queue open.in --message-id passes
 rig_post --queue aside.in --message-id parked
 rig_check "on_store_failure: forward: what cannot be checked passes, marked" rig_takes open.work 2 \
   'map(.message_id) == ["before","passes"] and all(.headers["x-onlyonce-unchecked"] == true)'
-rig_check "on_store_failure: park: it is parked" rig_wait_depth aside.in.parked 1 10
+rig_check "on_store_failure: park: it is parked" rig_wait_depth aside.in.parked 1 30
 sleep 2
 rig_check "on_store_failure: hold: it waits" [ "$(rig_queue_depth pay.work)" = 0 ]
 rig_redis_start --appendonly yes --appendfsync always
@@ -150,7 +152,7 @@ rig_check "a signal to read the configuration again is answered in the log" says
 mark
 rig_queues delete pay.in
 rig_check "the inbound queue is deleted: said" says 'lost.* route=pay link=source'
-rig_check "it is made again" rig_wait_until "rig_post --queue pay.in --message-id again" 20
+rig_check "it is made again" rig_wait_until "rig_post --queue pay.in --message-id again" 40
 rig_check "and consumed from" rig_takes pay.work 1 '.[0].message_id == "again"'
 
 # ---- the broker goes away ----
@@ -163,7 +165,7 @@ rig_rabbit_restart
 wait $loader
 rig_check "the load went through a restart of the broker" grep -q 'unique=3000 .*nacked=0' "$RIG_DIR/load.log"
 ready
-rig_wait_depth pay.work 3000 30
+rig_wait_depth pay.work 3000 90
 rig_check "all of it arrives, and what comes twice is marked" rig_account --work pay.work \
   --in pay.in --park pay.in.parked --count 3000 --prefix away- --max-parked 0
 rig_check "the outage of the sink was said once at its start and once at its end" \
@@ -179,7 +181,7 @@ rig_relay_start json "$RIG_DIR/json.yaml"
 ready
 rig_post --queue pay.in --message-id 'quote " back\slash	tab' --count 2
 rig_redis_stop
-rig_wait_until "grep -q 'connection lost' '$RIG_DIR/json.log'" 20
+rig_wait_until "grep -q 'connection lost' '$RIG_DIR/json.log'" 40
 rig_check "a relay without its store ends, too, when it shall" rig_relay_stop json
 rig_check "every line is JSON" is_json "$RIG_DIR/json.log"
 rig_check "a duplicate is in the log, with its key" jq -es \

@@ -24,7 +24,7 @@ post() {
 
 # arrives NAME COUNT : so many copies reach the work queue, and nothing else waits.
 arrives() {
-  rig_wait_depth "$1.work" "$2" 20 && rig_wait_empty "$1.in" 20 && [ "$(rig_queue_depth "$1.work")" = "$2" ]
+  rig_wait_depth "$1.work" "$2" 60 && rig_wait_empty "$1.in" 60 && [ "$(rig_queue_depth "$1.work")" = "$2" ]
 }
 
 is_parked() {
@@ -78,6 +78,7 @@ rig_check "orders: a retry is dropped" arrives orders 1
 rig_check "orders: another content is parked" is_parked orders conflict
 
 rig_relay_start second "$CONFIG"
+rig_wait_until "[ \"\$(rig_queue_consumers invoices.in)\" = 2 ]" 60
 post invoices --message-id i1 --count 2
 rig_check "invoices: two relays share their keys" arrives invoices 1
 rig_relay_stop second

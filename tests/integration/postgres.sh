@@ -113,12 +113,13 @@ rig_post --queue jobs.in --message-id one --count 3
 rig_post --queue jobs.in --message-id two
 rig_check "each is forwarded once" rig_takes jobs.work 2 'map(.message_id) | sort == ["one", "two"]'
 rig_check "status has the first, and its duplicates" rig_wait_until \
-  "status one '.state == \"forwarded\" and .duplicates == 2'" 10
+  "status one '.state == \"forwarded\" and .duplicates == 2'" 30
 rig_check "psql shows the record" asked 2F \
   "SELECT left(text, 2) FROM onlyonce.records WHERE scope = 'jobs' AND key = 'one'"
 rig_check "list has both" lists 2
 rig_check "complete" rig_onlyonce complete -c "$CONFIG" jobs one --result '{"sum": 3}'
 rig_check "status gives the result back" status one '.state == "completed" and .result.sum == 3'
+rig_wait_until "status two '.state == \"forwarded\"'" 30 # before that it is not released
 rig_check "release" rig_onlyonce release -c "$CONFIG" jobs two
 rig_check "a released key is not found" rig_exits 1 rig_onlyonce status -c "$CONFIG" jobs two
 rig_post --queue jobs.in --message-id two

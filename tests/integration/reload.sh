@@ -38,7 +38,7 @@ reloads() {
   local before
   before=$(grep -c "$1" "$LOG")
   rig_relay_signal relay HUP
-  rig_wait_until "[ \$(grep -c '$1' '$LOG') -gt $before ]" 30
+  rig_wait_until "[ \$(grep -c '$1' '$LOG') -gt $before ]" 60
 }
 
 IN_FORCE='the changed configuration is in force'
@@ -93,7 +93,7 @@ rig_check "b's too" [ "$(counter b)" = 1 ]
 
 configure "$(route c)" "$(route a 'sliding: true')"
 rig_check "a route is removed, and the others change places" reloads "$IN_FORCE"
-rig_check "nobody consumes for b" rig_wait_until "[ \"\$(rig_queue_consumers b.in)\" = 0 ]" 10
+rig_check "nobody consumes for b" rig_wait_until "[ \"\$(rig_queue_consumers b.in)\" = 0 ]" 30
 rig_check "c was not started again" has_started c 1
 rig_check "b's counters are gone" [ -z "$(counter b)" ]
 rig_check "c relays" passes c 2
@@ -109,7 +109,7 @@ rig_port
 NEW=$RIG_PORT
 socat TCP-LISTEN:"$NEW",bind=127.0.0.1,fork SYSTEM:true &
 TAKEN=$!
-rig_wait_until "rig_port_answers $NEW" 10
+rig_wait_until "rig_port_answers $NEW" 30
 sed -i "s/127.0.0.1:$HTTP/127.0.0.1:$NEW/" "$CONFIG"
 rig_check "an address that is taken" reloads 'cannot serve HTTP at admin.listen'
 rig_check "c goes on" passes c 3
@@ -117,7 +117,7 @@ rig_check "c was not started again for that, either" has_started c 1
 kill $TAKEN
 wait $TAKEN 2>/dev/null
 HTTP=$NEW
-rig_check "HTTP is served once it is free" rig_wait_until "curl -sf http://127.0.0.1:$HTTP/healthz" 30
+rig_check "HTTP is served once it is free" rig_wait_until "curl -sf http://127.0.0.1:$HTTP/healthz" 60
 
 # A renewed secret: the file's name is the same, its content is not.
 echo first-secret >"$RIG_DIR/password"
@@ -141,6 +141,7 @@ for i in 1 2 3 4 5 6; do
 done
 rig_check "the load was published" wait $LOAD
 rig_check "all of it was taken" rig_wait_empty a.in 60
+rig_check "and arrived" rig_wait_depth a.work 12000 60
 rig_check "nothing is missing, nothing came twice" rig_account --work a.work --prefix load- --count 12000
 rig_check "the relay stops" rig_relay_stop relay
 

@@ -51,13 +51,15 @@ has_state() {
 in_place() {
   local count=$1 prefix=$2
   shift 2
-  rig_wait_depth pay.work "$count" 60 && rig_wait_empty pay.in 20 &&
+  rig_wait_depth pay.work "$count" 90 && rig_wait_empty pay.in 30 &&
     rig_account --work pay.work --in pay.in --park pay.in.parked --count "$count" \
       --prefix "$prefix" --max-parked 0 "$@"
 }
 
+# forward ID : its copy arrives, and is on record as forwarded.
 forward() {
-  rig_post --queue pay.in --message-id "$1" && rig_takes pay.work 1 ".[0].message_id == \"$1\""
+  rig_post --queue pay.in --message-id "$1" && rig_takes pay.work 1 ".[0].message_id == \"$1\"" &&
+    rig_wait_until "has_state $1 forwarded" 10
 }
 
 none_pending() {
@@ -118,11 +120,11 @@ rig_check "SQLite's own shell reads it" [ "$(sql "SELECT substr(text, 1, 4) FROM
 
 # ---- a lock that somebody else has ----
 
-coproc SHELL_OF_OTHERS { sqlite3 "$FILE"; }
-echo "BEGIN IMMEDIATE;" >&"${SHELL_OF_OTHERS[1]}"
-rig_wait_until "! sqlite3 '$FILE' 'BEGIN IMMEDIATE'" 5
+coproc SHELL_OF_OTHERS { sqlite3 -cmd ".timeout 20000" "$FILE"; }
+echo "BEGIN IMMEDIATE; SELECT 'locked';" >&"${SHELL_OF_OTHERS[1]}"
+rig_check "somebody else has the lock" read -r -t 30 -u "${SHELL_OF_OTHERS[0]}" _
 rig_post --queue pay.in --message-id locked
-rig_wait_until "log_says one 'another process holds the lock'" 10
+rig_wait_until "log_says one 'another process holds the lock'" 30
 rig_check "a lock that is held too long is said" log_says one 'no answer within 900 ms: another process holds the lock'
 rig_check "status goes on" has_state first-2 forwarded
 rig_check "release says why it cannot" rig_exits 3 onlyonce release pay first-2
@@ -134,7 +136,7 @@ rig_check "and when it is given back the message goes" rig_takes pay.work 1 '.[0
 # ---- two relays ----
 
 rig_relay_start two "$CONFIG"
-rig_wait_until "[ \"\$(rig_queue_consumers pay.in)\" = 2 ]" 20 || rig_die "two relays consume"
+rig_wait_until "[ \"\$(rig_queue_consumers pay.in)\" = 2 ]" 60 || rig_die "two relays consume"
 rig_load --queue pay.in --count 3000 --duplicates 50 --prefix two- >"$RIG_DIR/load.log"
 rig_check "two relays on one file: each of 3000 arrives once" in_place 3000 two- --max-marked 0
 rig_check "one of them is killed" rig_relay_kill two
@@ -175,8 +177,8 @@ rig_check "the file is sound, all the same" is_sound
 # ---- a file that is deleted under the relay ----
 
 rm "$FILE" "$FILE"-wal "$FILE"-shm
-rig_check "the relay notices that its file is gone" rig_wait_until "log_says last 'deleted or replaced'" 10
-rig_wait_until "[ -e '$FILE' ]" 10
+rig_check "the relay notices that its file is gone" rig_wait_until "log_says last 'deleted or replaced'" 30
+rig_wait_until "[ -e '$FILE' ]" 30
 rig_check "and goes on with a new one, in which every key is new" forward kill-0
 rig_check "SIGTERM ends it" rig_relay_stop last
 rig_check "it leaves no session" [ "$(sql 'SELECT count(*) FROM onlyonce_sessions')" = 0 ]

@@ -38,7 +38,7 @@ END
 in_place() {
   local route=$1 count=$2 prefix=$3
   shift 3
-  rig_wait_depth "$route.work" "$count" 60 && rig_wait_until "is_done $route" 30 &&
+  rig_wait_depth "$route.work" "$count" 90 && rig_wait_until "is_done $route" 60 &&
     rig_account --work "$route.work" --in "$route.in" --park "$route.in.parked" --count "$count" --prefix "$prefix" \
       --max-parked 0 "$@"
 }
@@ -58,8 +58,13 @@ refuses() {
 # ends NAME URL TLS-FIELDS REGEX : so does run, which ends.
 ends() {
   refuses "$@"
-  rig_check "run: $1: 1" rig_exits 1 timeout 10 "$RIG_BUILD/onlyonce" run -c "$BAD"
+  rig_check "run: $1: 1" rig_exits 1 timeout 30 "$RIG_BUILD/onlyonce" run -c "$BAD"
   rig_check "run: $1: in one line" says_once "$RIG_DIR/err" "level=error .*$4"
+}
+
+# says NAME REGEX : the relay of that name does, soon.
+says() {
+  rig_wait_until "grep -qE '$2' '$RIG_DIR/$1.log'" 40
 }
 
 # says_once FILE REGEX
@@ -114,7 +119,7 @@ rig_wait_depth pay.work 1000 30
 rig_relay_kill relay
 rig_relay_start relay "$CONFIG"
 wait $loader
-rig_wait_until "is_done pay" 30 # what was in doubt comes last
+rig_wait_until "is_done pay" 60 # what was in doubt comes last
 rig_check "killed and started again: none is lost, none comes twice unmarked" in_place pay 4000 b- --max-marked 1000
 rig_load --queue pay.in --count 4000 --prefix c- >/dev/null &
 loader=$!
@@ -201,7 +206,7 @@ redis_refuses() {
   with_redis "$2" "$3" >"$BAD"
   rig_check "check --connect: Redis, $1: 1" rig_exits 1 rig_onlyonce check --connect -c "$BAD"
   rig_check "check --connect: Redis, $1: in one line" says_once "$RIG_DIR/out" "FAILED: .*$4"
-  rig_check "run: Redis, $1: 1" rig_exits 1 timeout 10 "$RIG_BUILD/onlyonce" run -c "$BAD"
+  rig_check "run: Redis, $1: 1" rig_exits 1 timeout 30 "$RIG_BUILD/onlyonce" run -c "$BAD"
   rig_check "run: Redis, $1: in one line" says_once "$RIG_DIR/err" "level=error .*$4"
 }
 
@@ -254,6 +259,7 @@ rig_check "stopped and started again: all arrive, each once" in_place both 4000 
 
 rig_post --queue both.in --message-id one
 rig_takes both.work 1 true >/dev/null
+rig_wait_until "is_done both" 30
 rig_check "status: 0" rig_exits 0 rig_onlyonce status -c "$CONFIG" both one
 rig_check "list" eval "rig_onlyonce list -c '$CONFIG' both | grep -q '^one'"
 rig_check "complete: 0" rig_exits 0 rig_onlyonce complete -c "$CONFIG" both one --result '{"a":1}'

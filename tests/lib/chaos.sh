@@ -206,14 +206,14 @@ collector_start() {
   "$RIG_BUILD/tests/collect" --amqp "$RIG_AMQP_URL" --out "$RIG_DIR/collected.txt" \
     "${CHAOS_QUEUES[@]}" >>"$RIG_DIR/collector.log" 2>&1 </dev/null &
   CHAOS_COLLECTOR=$!
-  rig_wait_until "grep -q collect /proc/$CHAOS_COLLECTOR/comm" 10 || rig_die "the collector starts"
+  rig_wait_until "grep -q collect /proc/$CHAOS_COLLECTOR/comm" 30 || rig_die "the collector starts"
 }
 
 # In order: what it wrote down is acknowledged, and has left the queues. 143: it had not begun yet.
 collector_stop() {
   local code=0
   kill -TERM "$CHAOS_COLLECTOR"
-  rig_wait_until "! kill -0 $CHAOS_COLLECTOR" 20 || rig_die "the collector stops"
+  rig_wait_until "! kill -0 $CHAOS_COLLECTOR" 60 || rig_die "the collector stops"
   wait "$CHAOS_COLLECTOR" || code=$?
   [ "$code" = 0 ] || [ "$code" = 143 ] || rig_die "the collector ended with $code"
   CHAOS_COLLECTOR=
@@ -303,7 +303,7 @@ queue_unbound_end() {
 
 # ---- RabbitMQ ----
 
-# The collector stops first. A second later its acknowledgements are on the disk; if they were not,
+# The collector stops first. Two seconds later its acknowledgements are on the disk; if they were not,
 # its messages would come again with the redelivered flag, and count as copies: never the reverse.
 rabbit_restart_begin() {
   collector_stop
@@ -317,7 +317,7 @@ rabbit_restart_end() {
 
 rabbit_kill_begin() {
   collector_stop
-  sleep 1
+  sleep 2
   rig_rabbit_kill
 }
 

@@ -108,7 +108,7 @@ cluster_start() {
   for n in 1 2 3; do
     cluster_wait "$n"
   done
-  rig_wait_until "cluster_has_running 3" 10 || rig_die "the three nodes are one cluster"
+  rig_wait_until "cluster_has_running 3" 60 || rig_die "the three nodes are one cluster"
 }
 
 # cluster_ask NODE ERLANG : its value there, without the seconds that rabbitmqctl takes to start.
@@ -310,7 +310,7 @@ cluster_to() {
   ! cluster_is_at "$1" "$2" || return 0
   rig_relay_stop "$1"
   cluster_relay "$1" "$3"
-  rig_wait_until "cluster_is_at $1 $2" 20 || rig_die "relay $1 is connected to node $2"
+  rig_wait_until "cluster_is_at $1 $2" 40 || rig_die "relay $1 is connected to node $2"
 }
 
 # cluster_is_drained NODE : nothing is ready or unacknowledged. Of quorum queues their leaders are asked: what
@@ -346,11 +346,11 @@ cluster_flow_end() {
   for n in 1 2 3; do
     rig_check "$1: the producer at node $n got its confirms" cluster_tool_stop "producer$n" 60
   done
-  rig_check "$1: all queues are empty" rig_wait_until "cluster_is_drained $2" "${3:-30}"
+  rig_check "$1: all queues are empty" rig_wait_until "cluster_is_drained $2" "${3:-60}"
   rig_check "$1: the workers end" cluster_tool_stop collector 20
   kill "${CLUSTER_TOOL[watch]}"
   unset 'CLUSTER_TOOL[watch]'
-  rig_check "$1: no key is pending" rig_wait_until cluster_none_pending 15
+  rig_check "$1: no key is pending" rig_wait_until cluster_none_pending 30
   rig_check "$1: nothing is missing, nothing came twice unmarked" cluster_account
   echo "note $1: $(tail -n 1 "$RIG_DIR/account.out"); no copy arrived for at most $(cluster_stood) ms; $SECONDS s"
 }

@@ -59,17 +59,36 @@ fault_proxy() {
   "$RIG_BUILD/tests/proxy" --listen "$RIG_PORT" --to "$2" --control "$RIG_DIR/$1.fifo" \
     >>"$RIG_DIR/$1.log" 2>&1 &
   RIG_RELAYS["proxy $1"]=$! # to be stopped with the relays, whose names these are not
-  rig_wait_until "rig_port_answers ${FAULT_PORTS[$1]} && [ -p '$RIG_DIR/$1.fifo' ]" 10 ||
+  rig_wait_until "rig_port_answers ${FAULT_PORTS[$1]} && [ -p '$RIG_DIR/$1.fifo' ]" 30 ||
     rig_die "proxy $1 started"
 }
 
-# fault_tell NAME COMMAND : and lets the proxy obey.
+# fault_tell NAME COMMAND : returns when the proxy has obeyed, which it says in its log.
 fault_tell() {
+  local obeyed
+  obeyed=$(wc -l <"$RIG_DIR/$1.log")
   echo "$2" >"$RIG_DIR/$1.fifo"
-  sleep 0.2
+  rig_wait_until "[ \"\$(wc -l <'$RIG_DIR/$1.log')\" -gt $obeyed ]" 20 || rig_die "proxy $1 obeys: $2"
 }
 
 # ---- what a relay says and costs ----
+
+# fault_freeze_renewed NAME SESSION : the relay, the only one, stands still (SIGSTOP) just after its session, of so many
+# seconds, was renewed: so the next thing that it asks of the store is not the renewal, which comes a third of that later.
+fault_freeze_renewed() {
+  rig_wait_until "fault_is_renewed $2" 20 || rig_die "the session of $1 is renewed"
+  rig_relay_signal "$1" STOP
+}
+
+# fault_is_renewed SESSION : all sessions were, within the last 0.3 s.
+fault_is_renewed() {
+  local key ttl
+  for key in $(rig_redis_cli --scan --pattern "onlyonce:session:*"); do
+    ttl=$(rig_redis_cli pttl "$key")
+    [ "$ttl" -ge $(($1 * 1000 - 300)) ] || return 1
+  done
+  [ -n "${ttl:-}" ]
+}
 
 # fault_said NAME REGEX : how many lines of the relay's log match.
 fault_said() {
@@ -78,7 +97,7 @@ fault_said() {
 
 # fault_is_said NAME REGEX [SECONDS]
 fault_is_said() {
-  rig_wait_until "[ \"\$(fault_said $1 '$2')\" -ge 1 ]" "${3:-15}" && return 0
+  rig_wait_until "[ \"\$(fault_said $1 '$2')\" -ge 1 ]" "${3:-30}" && return 0
   echo "$1 does not say: $2"
   tail -n 5 "$RIG_DIR/$1.log"
   return 1
@@ -123,7 +142,7 @@ fault_record_is() {
 # fault_arrived ROUTE COUNT [SECONDS] : so many copies are in the work queue, nothing is ready in the
 # inbound one, and nothing is pending.
 fault_arrived() {
-  rig_wait_depth "$1.work" "$2" "${3:-40}" && rig_wait_until "fault_is_done $1" "${3:-40}" && return 0
+  rig_wait_depth "$1.work" "$2" "${3:-60}" && rig_wait_until "fault_is_done $1" "${3:-60}" && return 0
   echo "$1.work has $(rig_queue_depth "$1.work"), $1.in $(rig_queue_depth "$1.in")"
   fault_none_pending "$1"
   return 1

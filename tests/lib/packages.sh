@@ -25,11 +25,12 @@ packages_install() {
   fi
   echo "installing ${missing[*]}"
   log=$(mktemp)
+  # One at a time: of two tests that ask at once, apt-get would refuse the second.
   {
-    "${as_root[@]}" apt-get -q update &&
+    flock 9 && "${as_root[@]}" apt-get -q update &&
       "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get -q install -y --no-install-recommends "${missing[@]}"
-  } >"$log" 2>&1 </dev/null || ok=false
+        apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${missing[@]}"
+  } >"$log" 2>&1 </dev/null 9<"${BASH_SOURCE[0]}" || ok=false
   if ! $ok; then
     tail -n 20 "$log" >&2
     echo "could not install ${missing[*]}" >&2

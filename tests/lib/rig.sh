@@ -61,11 +61,12 @@ rig_die() {
   exit 1
 }
 
-# rig_wait_until COMMAND SECONDS : evaluates it until it succeeds; 1 if it does not in time.
+# rig_wait_until COMMAND SECONDS : evaluates it until it succeeds; 1 if it does not in so many seconds, which are whole
+# ones: it may wait for one more, and never for less.
 rig_wait_until() {
   local deadline=$((SECONDS + $2))
   until eval "$1" >/dev/null 2>&1; do
-    [ "$SECONDS" -lt "$deadline" ] || return 1
+    [ "$SECONDS" -le "$deadline" ] || return 1
     sleep 0.1
   done
 }
@@ -78,8 +79,8 @@ rig_port_answers() {
 
 # rig_port : sets RIG_PORT to a free port below the range that the kernel hands out.
 rig_port() {
-  mkdir -p "$RIG_PORTS"
   while :; do
+    mkdir -p "$RIG_PORTS" # each time: whoever ends takes it away if it is empty
     RIG_PORT=$((20000 + RANDOM % 12000))
     if mkdir "$RIG_PORTS/$RIG_PORT" 2>/dev/null; then
       RIG_RESERVED+=("$RIG_PORT")
@@ -346,7 +347,7 @@ rig_queues() {
 # rig_takes QUEUE COUNT FILTER : takes COUNT messages; the jq filter, given them as one array, has
 # to be true. Put a fence behind messages that must not arrive: a last one, that does.
 rig_takes() {
-  if rig_take "$1" --count "$2" --wait 30000 >"$RIG_DIR/taken.json" && jq -es "$3" "$RIG_DIR/taken.json"; then
+  if rig_take "$1" --count "$2" --wait 60000 >"$RIG_DIR/taken.json" && jq -es "$3" "$RIG_DIR/taken.json"; then
     return 0
   fi
   echo "$1 had, for $3:"
@@ -381,9 +382,9 @@ rig_relay_start() {
 
 # rig_relay_ready NAME QUEUE : waits until the relay consumes from the queue.
 rig_relay_ready() {
-  rig_wait_until "[ \"\$(rig_queue_consumers $2)\" -ge 1 ] || ! rig_relay_is_running $1" 30
+  rig_wait_until "[ \"\$(rig_queue_consumers $2)\" -ge 1 ] || ! rig_relay_is_running $1" 60
   rig_relay_is_running "$1" || rig_die "relay $1 runs"
-  rig_wait_until "[ \"\$(rig_queue_consumers $2)\" -ge 1 ]" 1 || rig_die "relay $1 consumes from $2"
+  rig_wait_until "[ \"\$(rig_queue_consumers $2)\" -ge 1 ]" 5 || rig_die "relay $1 consumes from $2"
 }
 
 # rig_exits CODE COMMAND... : whether it exits with that code; its stdout and stderr are in

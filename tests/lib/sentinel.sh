@@ -73,7 +73,7 @@ sentinel_start() {
   SENTINEL_URL=$(printf ',127.0.0.1:%s' "${SENTINEL_PORTS[@]}")
   SENTINEL_URL=redis+sentinel://${SENTINEL_URL#,}/mymaster/0
   export ONLYONCE_TEST_SENTINELS=$SENTINEL_URL
-  rig_wait_until sentinel_is_ready 40 || rig_die "the Sentinels know each other and the replicas"
+  rig_wait_until sentinel_is_ready 90 || rig_die "the Sentinels know each other and the replicas"
 }
 
 # sentinel_master : its port, as most of the Sentinels say.
@@ -96,5 +96,5 @@ sentinel_kill() {
 
 # sentinel_moves_from PORT [SECONDS] : waits for another master than this.
 sentinel_moves_from() {
-  rig_wait_until "[ \"\$(sentinel_master)\" != $1 ]" "${2:-30}"
+  rig_wait_until "[ \"\$(sentinel_master)\" != $1 ]" "${2:-60}"
 }

@@ -17,6 +17,7 @@
 #define SESSION_D "dddddddddddddddddddddddd"
 
 #define MINUTE 60000 /* ms */
+#define BRIEF 500L   /* ms, after which a test sees something end: enough to see it before, too */
 
 extern char text_name[];   /* of every store in tests */
 extern char text_secret[]; /* a password, which no error may show, */

@@ -44,7 +44,7 @@ END2
 # start NAME
 start() {
   rig_relay_start "$1" "$RIG_DIR/$1.yaml"
-  rig_wait_until "[ \"\$(curl -s -m 5 -o /dev/null -w '%{http_code}' 'http://${AT[$1]}/readyz')\" = 200 ]" 30
+  rig_wait_until "[ \"\$(curl -s -m 5 -o /dev/null -w '%{http_code}' 'http://${AT[$1]}/readyz')\" = 200 ]" 60
 }
 
 # make NAME TOKEN
@@ -71,7 +71,7 @@ act() {
   relay-start) start main ;;
   delete) rig_queues delete "main.$2.work" ;;
   declare) rig_queues declare "main.$2.work" x-queue-type=classic ;;
-  put) rig_redis_cli set "onlyonce:key:$2:$3" "$4" px 60000 ;;
+  put) rig_redis_cli set "onlyonce:key:$2:$3" "$4" px 600000 ;;
   *) false ;;
   esac >"$RIG_DIR/act.log" 2>&1
 }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE 10 /* seconds for the copy, and for the answer */
+#define PATIENCE 30 /* seconds for the copy, and for the answer */
 
 struct options {
     struct client_options client;

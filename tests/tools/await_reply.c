@@ -27,7 +27,7 @@ static const struct argp_option option_table[] = {
     {"queue", 'q', "NAME", 0, "Publish to this queue", 0},
     {"message-id", 'm', "ID", 0, "Its message_id", 0},
     {"correlation-id", 'c', "ID", 0, "Its correlation_id", 0},
-    {"wait", 'w', "MS", 0, "Wait so long for the answer (10000)", 0},
+    {"wait", 'w', "MS", 0, "Wait so long for the answer (30000)", 0},
     {0},
 };
 
@@ -91,7 +91,7 @@ int main(int argc, char **argv)
     const struct argp argp = {.options = option_table,
                               .parser = take_option,
                               .doc = "Publishes one message and prints its answer."};
-    struct options o = {.wait = 10000};
+    struct options o = {.wait = 30000};
     client_parse(&argp, CLIENT_BROKER, argc, argv, &o.client);
     amqp_connection_state_t c = client_open(o.client.amqp);
     if (c == NULL)

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE 10000 /* ms for a copy */
+#define PATIENCE 30000 /* ms for a copy */
 #define KIB 1024
 
 struct options {

@@ -12,6 +12,8 @@
  *   mute-replies  only what the server says is held back: commands arrive, answers do not
  *   delay MS      whatever is read from now on passes MS later; 0: no more
  *   quit
+ *
+ * It says each command on stdout, in a line, once it has obeyed: who told it may wait for that.
  */
 #include <argp.h>
 #include <arpa/inet.h>
@@ -222,7 +224,10 @@ static void obey(struct proxy *p, const char *line)
         p->quit = true;
     } else {
         fprintf(stderr, "proxy: \"%s\" is no command\n", line);
+        return;
     }
+    puts(line);
+    fflush(stdout);
 }
 
 static void read_control(struct proxy *p)

@@ -25,7 +25,7 @@ struct options {
 
 static const struct argp_option option_table[] = {
     {"count", 'n', "N", 0, "So many messages (all there are); fewer are a failure", 0},
-    {"wait", 'w', "MS", 0, "Wait so long for them (10000)", 0},
+    {"wait", 'w', "MS", 0, "Wait so long for them (30000)", 0},
     {"settle", 's', "HOW", 0, "ack, requeue or reject (ack)", 0},
     {"move-to", 'm', "QUEUE", 0, "Publish each to this queue before", 0},
     {0},
@@ -218,7 +218,7 @@ int main(int argc, char **argv)
     const struct argp argp = {.options = option_table,
                               .parser = take_option,
                               .doc = "Takes messages out of QUEUE and prints them as JSON."};
-    struct options o = {.count = -1, .wait = 10000};
+    struct options o = {.count = -1, .wait = 30000};
     client_parse(&argp, CLIENT_QUEUE, argc, argv, &o.client);
 
     amqp_connection_state_t c = client_open(o.client.amqp);

@@ -231,7 +231,7 @@ static void test_warnings(void **state)
          "is new, and forwarded again"},
         {"hold_limit", NULL, ROUTE ", hold_limit: 16m",
          ":3: routes[0].hold_limit: is above 15m, half of RabbitMQ's default consumer timeout: "
-         "raise consumer_timeout there, or the broker closes the channel"},
+         "raise consumer_timeout there, or the broker takes everything back"},
         {"memory", "name: m, url: 'memory:'", NULL,
          ":2: stores[0].url: memory: records are lost at a restart, and one process only"},
         {"direct", NULL, FROM("queue: in, exchange: x, exchange_type: direct, bindings: [a.*]"),

@@ -78,9 +78,6 @@ static const struct case_of_fault contradictions[] = {
      "3: routes[0].store: is missing, and there are several stores; write one of redis, two"},
     {"stores of one name", NULL, STORE "}, {" STORE, ROUTE ", store: redis",
      "2: stores[1].name: \"redis\" is the name of stores[0], too; names differ"},
-    {"prefetch", NULL, NULL, FROM("queue: in, prefetch: 2001"),
-     "3: routes[0].from.prefetch: 2001 is more than the 2000 that a quorum queue allows; "
-     "write less, or set queue_type: classic"},
     {"bindings of nothing", NULL, NULL, FROM("queue: in, bindings: [a], exchange_type: topic"),
      "3: routes[0].from.exchange_type: means nothing without from.exchange; set that, or "
      "leave this out|3: routes[0].from.bindings: means nothing without from.exchange; set "
@@ -291,8 +288,8 @@ static void test_allowed(void **state)
         {"predeclared exchange", NULL, FROM("queue: in, exchange: amq.topic")},
         {"reserved, not declared", NULL,
          FROM("queue: amq.in, declare: false") ", park: {queue: p}"},
-        {"prefetch of a classic queue", NULL,
-         FROM("queue: in, queue_type: classic, prefetch: 2001")},
+        {"a high prefetch of a quorum queue", NULL,
+         FROM("queue: in, queue_type: quorum, prefetch: 65535")},
         {"limits", STORE ", timeout: 999ms, session: 3s", BUT("window: 1h")},
         {"password alone", "name: a, url: 'redis://r', password: x", NULL},
         {"user, and password beside it", "name: a, url: 'redis://u@r', password: x", NULL},

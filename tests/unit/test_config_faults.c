@@ -236,6 +236,12 @@ static void test_documents(void **state)
         {"reference in brackets", "broker:\n  urls: [${X}]\n", 0,
          "2: is not valid YAML: did not find expected ',' or ']' while parsing a flow sequence "
          "(between [ ] and { } a text with ${...} needs quotation marks)"},
+        {"indented too little", "routes:\n  - name: a\n   window: 1h\n", 0,
+         "3: is not valid YAML: did not find expected '-' indicator while parsing a block "
+         "collection (a line has to be indented as its neighbours are)"},
+        {"indented too much", "broker:\n    urls: []\n   username: a\n", 0,
+         "3: is not valid YAML: did not find expected key while parsing a block mapping (a line "
+         "has to be indented as its neighbours are)"},
         {"not closed", "broker: {urls: [\n", 0,
          "2: is not valid YAML: did not find expected node content while parsing a flow node"},
         {"not UTF-8", "a: b\nc: \xff\n", 0, "2: is not valid YAML: invalid leading UTF-8 octet"},
@@ -292,6 +298,8 @@ static void test_files_that_cannot_be_read(void **state)
                    "/nonexistent/x.yaml: cannot be read: No such file or directory\n");
     expect_no_file("/", "/: cannot be read: Is a directory\n");
     expect_no_file("", ": cannot be read: No such file or directory\n");
+    expect_no_file("-",
+                   "-: cannot be read: No such file or directory; standard input is /dev/stdin\n");
 }
 
 int main(void)

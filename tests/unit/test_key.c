@@ -74,6 +74,7 @@ static const struct {
      1,
      "\"header:x=y\" has no name, and needs one where the list has several; write NAME = "
      "header:x=y"},
+    {{"txn: message_id", "type"}, 0, "\"txn: message_id\" is no key part; " WRITE},
     {{"a = message_id", ""}, 1, "a key part is missing; " WRITE},
     {{"a = message_id", "b ="}, 1, "a key part is missing; " WRITE},
     {{"a = message_id", "B = type"}, 1, "\"B\" is no name; a name is 1 to 40 of a-z 0-9 _ -"},

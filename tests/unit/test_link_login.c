@@ -140,6 +140,34 @@ static const struct {
     {"a frame without its end", BYTES(METHOD("\4", "\x0a") "\0"), false, "not end as a frame"},
 };
 
+static void test_guest_from_afar_is_told_why(void **state)
+{
+    static char near[] = "127.0.0.1";
+    static char afar[] = "0x7f.0.0.1"; /* the same, which does not look so */
+    static char other[] = "relay";
+    static const struct {
+        char *host;
+        char *user;
+        bool told;
+    } table[] = {{near, NULL, false}, {afar, NULL, true}, {afar, other, false}};
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
+        struct link_bench b;
+        link_bench_set_up(&b);
+        buffer_clear(&b.peer.first);
+        buffer_add(&b.peer.first,
+                   BYTES(START "\xce" METHOD("\x0d", "\x32") "\1\x93\2no\0\0\0\0\xce"));
+        b.peer.hangs_up = true;
+        b.peer.url.host = table[i].host;
+        b.peer.url.username = table[i].user ? table[i].user : b.peer.url.username;
+        open_in_vain(&b);
+        peer_assert_says(table[i].host, link_error(b.link), "vhost '/': 403 no");
+        bool told = strstr(link_error(b.link), "lets guest in from its own host alone") != NULL;
+        assert_int_equal(told, table[i].told);
+        link_bench_tear_down(&b);
+    }
+    (void)state;
+}
+
 static void test_logins_that_fail(void **state)
 {
     for (size_t i = 0; i < sizeof failing_logins / sizeof *failing_logins; i++) {
@@ -185,6 +213,7 @@ int main(void)
         cmocka_unit_test(test_blocked_at_once),
         cmocka_unit_test(test_half_a_frame_behind_the_login),
         cmocka_unit_test(test_a_peer_that_closes_during_login_may_be_tried_again),
+        cmocka_unit_test(test_guest_from_afar_is_told_why),
         cmocka_unit_test(test_logins_that_fail),
         cmocka_unit_test(test_a_password_too_long_to_be_sent),
     };

@@ -21,6 +21,7 @@
 #include <time.h>
 
 #define TIMEOUT 1800
+#define LONG_TIMEOUT 9000 /* of which a part is more than a busy machine costs */
 #define SENTINELS 3
 
 static char text_prefix[] = "oo";
@@ -123,11 +124,12 @@ static void the_others_are_asked(void **state)
     add_sentinel_at(b, free_port()); /* nobody is there */
     add_sentinel(b, silent);
     add_sentinel(b, b->good);
+    b->config.timeout = LONG_TIMEOUT;
     new_store(b);
     assert_string_equal(store_describe(b->store), "Redis, the master mymaster of the Sentinels");
     int64_t before = clock_now();
     assert_opens(b->store);
-    assert_in_range(clock_now() - before, 0, TIMEOUT / 2);
+    assert_in_range(clock_now() - before, 0, LONG_TIMEOUT / 2);
     snprintf(want, sizeof want, "Redis 7.0.15 at 127.0.0.1:%d/0 (master mymaster of the Sentinels)",
              fake_redis_port(b->master));
     assert_string_equal(store_describe(b->store), want);
@@ -135,7 +137,7 @@ static void the_others_are_asked(void **state)
     /* The one that answered is asked first from now on. */
     before = clock_now();
     assert_opens(b->store);
-    assert_in_range(clock_now() - before, 0, TIMEOUT / 7); /* a silent one takes a sixth */
+    assert_in_range(clock_now() - before, 0, LONG_TIMEOUT / 7); /* a silent one takes a sixth */
 }
 
 /* Together they take no longer than a call may. */
@@ -333,7 +335,7 @@ static void a_claim_counts_when_a_replica_has_it(void **state)
     int64_t before = clock_now();
     assert_false(claims(b, "k4"));
     assert_error(b->store, "0 of the 1 replicas that wait_replicas asks for have the last writes");
-    assert_in_range(clock_now() - before, TIMEOUT * 3 / 4, TIMEOUT + 100);
+    assert_in_range(clock_now() - before, TIMEOUT * 3 / 4, TIMEOUT + 1000);
     assert_opens(b->store);
     assert_false(store_session_open(b->store, SESSION_B, MINUTE, NULL, 0, NULL, 0));
     assert_error(b->store, "0 of the 1 replicas");

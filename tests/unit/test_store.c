@@ -183,11 +183,11 @@ static void records_expire(void **state)
     struct store_bench *b = *state;
     int64_t ttl;
     struct store_op op = op_of("k", nothing, pending(SESSION_A, 1));
-    op.ttl = 80;
+    op.ttl = BRIEF;
     apply(b->store, NULL, &op, 1);
     assert_record(held(b->store, "k", &ttl), pending(SESSION_A, 1));
-    assert_in_range(ttl, 1, 80);
-    pause_ms(140);
+    assert_in_range(ttl, 1, BRIEF);
+    pause_ms(BRIEF + 60);
     assert_held(b->store, "k", nothing);
     assert_answer(apply_one(b->store, NULL, "k", pending(SESSION_A, 1), forwarded(1)), STORE_MET,
                   nothing);
@@ -206,12 +206,12 @@ static void the_clock_is_the_stores(void **state)
     struct store_bench *b = *state;
     bool exists;
     int64_t before = store_now(b->store);
-    assert_true(llabs(before - clock_wall()) < 500);
+    assert_true(llabs(before - clock_wall()) < 2000);
     pause_ms(30);
-    assert_in_range(store_now(b->store) - before, 29, 500);
+    assert_in_range(store_now(b->store) - before, 29, 2000);
     open_session(b->store, SESSION_A, MINUTE);
     assert_true(store_session_renew(b->store, SESSION_A, MINUTE, &exists));
-    assert_true(llabs(store_now(b->store) - clock_wall()) < 500);
+    assert_true(llabs(store_now(b->store) - clock_wall()) < 2000);
 }
 
 /* ---- Being closed ---- */

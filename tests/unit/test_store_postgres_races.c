@@ -41,8 +41,8 @@ static void race(struct postgres_bench *b, const char *begun, const char *end, s
     struct neighbour n = {.server = b->server, .sql = end, .after = 150};
     postgres_server_do(b->server, "BEGIN");
     postgres_server_do(b->server, "%s", begun);
-    assert_int_equal(pthread_create(&thread, NULL, end_later, &n), 0);
     int64_t before = clock_now();
+    assert_int_equal(pthread_create(&thread, NULL, end_later, &n), 0);
     apply(b->store, NULL, &op, 1);
     assert_true(clock_now() - before >= 100);
     pthread_join(thread, NULL);
@@ -99,6 +99,15 @@ static void *apply_later(void *context)
     return NULL;
 }
 
+/* Until somebody waits for a lock. */
+static void await_waiting(struct postgres_bench *b)
+{
+    const char *ask = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted";
+    for (int i = 0; i < 1000 && *postgres_server_do(b->server, "%s", ask) != 't'; i++)
+        pause_ms(10);
+    assert_string_equal(postgres_server_do(b->server, "%s", ask), "t");
+}
+
 /* A batch that has passed its fence, and waits for a record, is waited for by whoever takes its
  * session over: he sees what it did. */
 static void a_takeover_waits_for_the_late(void **state)
@@ -113,7 +122,7 @@ static void a_takeover_waits_for_the_late(void **state)
     postgres_server_do(b->server, "BEGIN");
     postgres_server_do(b->server, INSERT_ROW("k", "7"));
     assert_int_equal(pthread_create(&thread, NULL, apply_later, &w), 0);
-    pause_ms(200);
+    await_waiting(b);
     assert_true(store_session_renew(b->store, SESSION_A, MINUTE, &exists)); /* that one goes on */
     assert_true(exists);
     b->config.timeout = 300;
@@ -142,7 +151,7 @@ static void who_never_ends_is_not_waited_for(void **state)
     assert_opens(b->store);
     int64_t before = clock_now();
     assert_claim_fails(b->store, "no answer within 300 ms");
-    assert_in_range(clock_now() - before, 300, 700);
+    assert_in_range(clock_now() - before, 300, 1400);
     postgres_server_do(b->server, "ROLLBACK");
 }
 

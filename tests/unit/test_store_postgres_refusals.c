@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- Users ---- */
 
@@ -80,11 +81,20 @@ static void a_login_is_refused(void **state)
 
 /* ---- Settings ---- */
 
+static const char *loaded_at(struct postgres_bench *b)
+{
+    return postgres_server_do(b->server, "SELECT pg_conf_load_time()");
+}
+
 static void set_and_reload(struct postgres_bench *b, const char *setting)
 {
+    char before[64];
+    snprintf(before, sizeof before, "%s", loaded_at(b));
     postgres_server_do(b->server, "ALTER SYSTEM %s", setting);
     postgres_server_do(b->server, "SELECT pg_reload_conf()");
-    pause_ms(200);
+    for (int i = 0; i < 1000 && strcmp(loaded_at(b), before) == 0; i++)
+        pause_ms(10);
+    pause_ms(100); /* The other processes of the server are told at the same time. */
 }
 
 static void a_server_is_read_only(void **state)

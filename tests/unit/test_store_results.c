@@ -121,12 +121,12 @@ static void results_expire_with_their_records(void **state)
     int64_t ttl;
     apply_one(b->store, NULL, "k", nothing, forwarded(1));
     struct store_op op = op_of("k", forwarded(1), completed(forwarded(1), true));
-    op.ttl = 80;
+    op.ttl = BRIEF;
     assert_int_equal(complete(b, op, span_of("1")), STORE_APPLIED);
     held(b->store, "k", &ttl);
-    assert_in_range(ttl, 1, 80);
+    assert_in_range(ttl, 1, BRIEF);
     assert_result(b->store, "k", span_of("1"));
-    pause_ms(140);
+    pause_ms(BRIEF + 60);
     assert_held(b->store, "k", nothing);
     assert_result(b->store, "k", (struct span){0});
 }
@@ -138,14 +138,14 @@ static void results_live_on_with_their_records(void **state)
         const char *key = i ? "moved" : "only counted";
         apply_one(b->store, NULL, key, nothing, forwarded(1));
         struct store_op op = op_of(key, forwarded(1), completed(forwarded(1), true));
-        op.ttl = 300;
+        op.ttl = BRIEF;
         assert_int_equal(complete(b, op, span_of("1")), STORE_APPLIED);
         struct record next = op.write;
         next.now.duplicates = 1;
-        next.now.ends += i ? 1000 : 0;
+        next.now.ends += i ? 10000 : 0;
         assert_int_equal(apply_one(b->store, NULL, key, op.write, next).answer, STORE_APPLIED);
     }
-    pause_ms(400);
+    pause_ms(BRIEF + 60);
     assert_result(b->store, "only counted", (struct span){0});
     assert_result(b->store, "moved", span_of("1"));
 }

@@ -69,17 +69,17 @@ static void renewal(void **state)
 {
     struct store_bench *b = *state;
     bool exists;
-    open_session(b->store, SESSION_A, 200);
-    pause_ms(120);
-    assert_true(store_session_renew(b->store, SESSION_A, 400, &exists));
+    open_session(b->store, SESSION_A, 2 * BRIEF);
+    pause_ms(BRIEF);
+    assert_true(store_session_renew(b->store, SESSION_A, 3 * BRIEF, &exists));
     assert_true(exists);
-    pause_ms(160);
+    pause_ms(BRIEF + 60); /* for longer than without the renewal */
     assert_true(lives(b->store, SESSION_A));
-    pause_ms(320);
-    assert_true(store_session_renew(b->store, SESSION_A, 400, &exists));
+    pause_ms(2 * BRIEF);
+    assert_true(store_session_renew(b->store, SESSION_A, 3 * BRIEF, &exists));
     assert_false(exists);
     assert_false(lives(b->store, SESSION_A)); /* it stays gone */
-    assert_true(store_session_renew(b->store, SESSION_C, 400, &exists));
+    assert_true(store_session_renew(b->store, SESSION_C, 3 * BRIEF, &exists));
     assert_false(exists);
 }
 

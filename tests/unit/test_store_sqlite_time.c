@@ -62,7 +62,7 @@ static void a_clock_set_forward_ends_sessions(void **state)
     assert_true(store_session_renew(b->store, SESSION_B, MINUTE, &exists));
     assert_true(exists); /* set back: it lives longer */
     assert_int_equal(claim(b->store, SESSION_B, "k"), STORE_MET);
-    assert_true(llabs(store_now(b->store) - clock_wall()) < 100);
+    assert_true(llabs(store_now(b->store) - clock_wall()) < 1000);
 }
 
 /* A minute's windows, and 200 keys each second, for three minutes. */
