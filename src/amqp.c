@@ -111,6 +111,14 @@ void link_fail(struct link *l, const char *fmt, ...)
     va_end(args);
 }
 
+void link_refuse(struct link *l, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    go_down(l, LINK_REFUSED, fmt, args);
+    va_end(args);
+}
+
 void link_fail_as(struct link *l, enum link_failure failure, const char *fmt, ...)
 {
     va_list args;
@@ -198,6 +206,12 @@ void link_read(struct link *l, int64_t now)
     else if (now - l->last_received >= 2 * l->heartbeat)
         link_fail(l, "nothing heard from the broker for %lld s",
                   (long long)(now - l->last_received) / 1000);
+}
+
+bool link_is_left(const struct link *l)
+{
+    struct pollfd p = {.fd = link_fd(l), .events = POLLRDHUP};
+    return l->up && poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR));
 }
 
 void link_rest(struct link *l, int64_t now)

@@ -71,8 +71,9 @@ const char *link_refusal(const struct link *l);
 bool link_is_up(const struct link *l);
 const char *link_error(const struct link *l);
 enum link_failure link_how_failed(const struct link *l); /* of a link that is down */
-/* Marks the link down for a reason of the caller's. */
+/* Marks the link down for a reason of the caller's; and as link_how_failed() calls LINK_REFUSED. */
 void link_fail(struct link *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void link_refuse(struct link *l, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Closes: politely (connection.close, flushed, its answer awaited for at most `patience` ms) if the
  * link is up and patience > 0, so that acknowledgements sent before are not lost; else at once. */
@@ -88,6 +89,9 @@ void link_read(struct link *l, int64_t now);
 /* Instead of link_read(), by a caller that does not want to read now: the broker's silence does not
  * count meanwhile, but a connection that is gone is noticed. */
 void link_rest(struct link *l, int64_t now);
+
+/* Whether the broker has hung up: what is still unread is the last of it. */
+bool link_is_left(const struct link *l);
 
 /* The next complete frame that was read, or false. Heartbeats, connection.blocked and unblocked,
  * and closes by the broker are dealt with here; a close takes the link down. */

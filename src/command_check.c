@@ -66,7 +66,17 @@ struct thing {
     const char *name;
     bool made; /* `run` makes it if it is missing */
     const char *use;
+    const struct route_config
+        *feeds; /* the route that consumes from it; NULL: it is no inbound queue */
 };
+
+/* Whether a route can consume from its inbound queue, which is there. */
+static bool can_feed(struct link *l, const struct route_config *route)
+{
+    bool dead_letters;
+    bool limited;
+    return topology_dead_letters(l, route, &dead_letters, &limited);
+}
 
 /* `whose`: "route NAME", or "completions". */
 static bool check_thing(struct link *l, const char *whose, const struct thing *t)
@@ -75,7 +85,8 @@ static bool check_thing(struct link *l, const char *whose, const struct thing *t
     const char *kind = t->is_queue ? "queue" : "exchange";
     if (!t->name)
         return true;
-    if (!topology_look(l, t->is_queue, t->name, &exists)) {
+    if (!topology_look(l, t->is_queue, t->name, &exists) ||
+        (exists && t->feeds && !can_feed(l, t->feeds))) {
         printf("%s: FAILED: %s\n", whose, link_error(l));
         return false;
     }
@@ -122,12 +133,12 @@ static bool check_things(const struct config *config, const char *whose, const s
 static bool check_route(const struct config *config, const struct route_config *route)
 {
     const struct thing things[] = {
-        {true, route->from.queue, route->from.declare, "from"},
-        {false, route->from.exchange, route->from.declare, "from"},
-        {true, route->to.queue, route->to.declare, "to"},
-        {false, route->to.exchange, false, "to"},
-        {true, route->park.queue, route->from.declare, "parking"},
-        {false, route->duplicates.exchange, false, "duplicates"},
+        {true, route->from.queue, route->from.declare, "from", route},
+        {false, route->from.exchange, route->from.declare, "from", NULL},
+        {true, route->to.queue, route->to.declare, "to", NULL},
+        {false, route->to.exchange, false, "to", NULL},
+        {true, route->park.queue, route->from.declare, "parking", NULL},
+        {false, route->duplicates.exchange, false, "duplicates", NULL},
     };
     char *whose = xasprintf("route %s", route->name);
     bool ok = check_things(config, whose, things, sizeof things / sizeof *things);
@@ -138,8 +149,8 @@ static bool check_route(const struct config *config, const struct route_config *
 static bool check_completions(const struct config *config)
 {
     const struct thing things[] = {
-        {true, config->completions.queue, true, "reports"},
-        {true, config->completions.park, true, "parking"},
+        {true, config->completions.queue, true, "reports", NULL},
+        {true, config->completions.park, true, "parking", NULL},
     };
     return !config->completions.queue ||
            check_things(config, "completions", things, sizeof things / sizeof *things);

@@ -219,4 +219,12 @@ void config_check_store(struct check *c, size_t index)
                    "%" PRId64 "ms is not below a third of session (%" PRId64
                    "ms); write a shorter timeout or a longer session",
                    s->timeout, s->session);
+    /* A worker that waits for its store shows the broker nothing meanwhile: the store's outage
+     * would cost the connections, and leave copies in doubt. */
+    int64_t heartbeat = c->config->broker.heartbeat;
+    if (s->timeout && heartbeat && s->timeout > heartbeat)
+        faults_add(c->faults, store_path(index, "timeout").text,
+                   "%" PRId64 "ms is longer than broker.heartbeat (%" PRId64
+                   "ms); write a shorter timeout or a longer heartbeat",
+                   s->timeout, heartbeat);
 }

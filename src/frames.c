@@ -5,6 +5,7 @@
 #define HEAD 7 /* type, channel, size */
 #define END 1
 #define METHOD_MAX 2048 /* no method that we send has more than four short strings */
+#define HEADERS_MOST ((size_t)4 * 1024 * 1024)
 #define KEEP_MAX ((size_t)4 * 1024 * 1024) /* memory that an empty output buffer may keep */
 
 void frames_init(struct frames *f)
@@ -63,6 +64,31 @@ size_t frames_unsent(const struct frames *f)
     return f->out.len - f->out_done;
 }
 
+static uint32_t read_u32(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/*
+ * RabbitMQ adds headers to a message that was redelivered or dead-lettered, and does not look
+ * whether its header frame still has the size agreed upon. Who gave the connection up would get the
+ * same message again, and nothing behind it.
+ */
+static size_t most_of(const struct frames *f, uint8_t type)
+{
+    return type == AMQP_FRAME_HEADER ? HEADERS_MOST : frames_room(f);
+}
+
+/* Does what was read begin with a frame that is not there whole, and is no nonsense? */
+static bool lacks_the_rest(const struct frames *f)
+{
+    struct span unread = frames_unread(f);
+    if (unread.len < HEAD)
+        return true;
+    size_t size = read_u32(unread.data + 3);
+    return size <= most_of(f, unread.data[0]) && unread.len < HEAD + size + END;
+}
+
 /* What was sent leaves the buffer only when it is half of it, so that moving the rest is cheap. */
 static void forget_sent(struct frames *f, size_t sent)
 {
@@ -85,7 +111,7 @@ ssize_t frames_send(struct frames *f, struct wire *w)
 
 bool frames_hungry(const struct frames *f)
 {
-    return f->in.len - f->in_done < FRAMES_READ_AT_ONCE;
+    return f->in.len - f->in_done < FRAMES_READ_AT_ONCE || lacks_the_rest(f);
 }
 
 ssize_t frames_receive(struct frames *f, struct wire *w)
@@ -106,11 +132,6 @@ struct span frames_unread(const struct frames *f)
     return (struct span){f->in.data + f->in_done, f->in.len - f->in_done};
 }
 
-static uint32_t read_u32(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
 enum frames_found frames_next(struct frames *f, struct raw_frame *out)
 {
     size_t len = f->in.len - f->in_done;
@@ -118,7 +139,7 @@ enum frames_found frames_next(struct frames *f, struct raw_frame *out)
         return FRAMES_NONE;
     const uint8_t *at = f->in.data + f->in_done;
     size_t size = read_u32(at + 3);
-    if (size > frames_room(f))
+    if (size > most_of(f, at[0]))
         return FRAMES_TOO_LARGE;
     if (len < HEAD + size + END)
         return FRAMES_NONE;

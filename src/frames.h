@@ -19,7 +19,8 @@
 #define FRAMES_READ_AT_ONCE ((size_t)256 * 1024)
 
 struct frames {
-    size_t max; /* bytes in a whole frame, as agreed upon with the broker; may change any time */
+    size_t max; /* bytes in a whole frame, as agreed upon with the broker; may change any time. What
+                 * comes may have more headers than that: up to 4 MiB are taken */
     struct buffer in;
     size_t in_done; /* of in: handed out already */
     struct buffer out;

@@ -70,8 +70,8 @@ const struct option options[] = {
     {"stores[].prefix", OPTION_PREFIX, 0, STORE(prefix), "onlyonce", NULL, NULL, NULL,
      "What the names of all keys in the store begin with. In PostgreSQL, the schema; in SQLite, what its tables' "
      "names begin with."},
-    {"stores[].timeout", OPTION_DURATION, 0, STORE(timeout), "1s", "50ms", "1m", NULL,
-     "How long an answer may take. Below a third of session."},
+    {"stores[].timeout", OPTION_DURATION, 0, STORE(timeout), "1s", "50ms", "10s", NULL,
+     "How long an answer may take. Below a third of session, and no longer than broker.heartbeat."},
     {"stores[].session", OPTION_DURATION, 0, STORE(session), "15s", "3s", "5m", NULL,
      "How long the claims of a worker that died stay its own."},
 

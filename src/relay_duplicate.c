@@ -78,8 +78,9 @@ void relay_duplicate(struct relay *r, struct message *m, const struct record *kn
         relay_not_forwarded(r, m, "conflict", NULL, known->now.first_seen);
     } else {
         stats_add(r->stats, STAT_DUPLICATES, 1);
-        histogram_add(&r->stats->duplicate_age, histogram_long,
-                      (store_now(r->store) - known->now.first_seen) * 1000);
+        /* A first-seen may be whatever a stranger wrote into a message that was put back. */
+        int64_t age = store_now(r->store) - known->now.first_seen;
+        histogram_add(&r->stats->duplicate_age, histogram_long, age > 0 ? age * 1000 : 0);
         LOG_DEBUG("duplicate", "route", r->route->name, "key", m->key, "state",
                   record_state_name(known->now.state), NULL);
         relay_not_forwarded(r, m, "duplicate", NULL, known->now.first_seen);

@@ -25,6 +25,8 @@ struct sink {
     enum sink_use use;
     struct link *link;
     bool nack_is_certain; /* see topology_certain() */
+    uint64_t gone_at;     /* the last copy to a work queue that was not there; 0: it was */
+    bool look_again;      /* it is there again, and may be of another type */
     size_t body_max;      /* as the broker told when it refused a larger one; SIZE_MAX: not known */
 
     struct content content; /* a return that is arriving */
@@ -254,6 +256,16 @@ static bool has_properties_of(struct sink *s, const struct message *back, const 
     return properties_same(back->properties, (struct span){header.data + 12, header.len - 12});
 }
 
+/* The work queue was deleted: what takes its place need not be a quorum queue. */
+static void take_returned(struct sink *s, struct sent *sent)
+{
+    sent->returned = true;
+    if (sent->message->copy.target != TARGET_WORK || !(s->nack_is_certain || s->gone_at))
+        return;
+    s->nack_is_certain = false;
+    s->gone_at = sent->sequence;
+}
+
 /*
  * Returns come in the order of publishing, so the first copy that is the same is it; of two such
  * copies it makes no difference which one is taken. A broker whose message interceptors
@@ -269,14 +281,14 @@ static void take_return(struct sink *s, const struct message *back)
         if (sent->answered || sent->returned || !is_alike(s, back, sent->message))
             continue;
         if (has_properties_of(s, back, sent->message)) {
-            sent->returned = true;
+            take_returned(s, sent);
             return;
         }
         alike = sent;
         count++;
     }
     if (count == 1)
-        alike->returned = true;
+        take_returned(s, alike);
     else
         link_fail(s->link, "broker returned a message that is no copy in flight");
 }
@@ -333,6 +345,9 @@ static void sweep(struct sink *s)
             s->answers = xrealloc(s->answers, s->answer_size * sizeof *s->answers);
         }
         s->answers[s->answer_count++] = s->sent[i];
+        s->look_again |= s->gone_at && s->sent[i].sequence > s->gone_at &&
+                         s->sent[i].answer == SINK_CONFIRMED &&
+                         s->sent[i].message->copy.target == TARGET_WORK;
     }
     s->sent_count = kept;
 }
@@ -347,8 +362,16 @@ static void learn_body_max(struct sink *s)
         s->body_max = (size_t)max;
 }
 
+/* Once nothing is on its way, opening again asks of the queue that took the place of another. */
+static void look_again(struct sink *s)
+{
+    if (s->look_again && s->sent_count == 0 && s->answer_next == s->answer_count)
+        link_fail(s->link, "queue '%s' was made anew: looking at it", s->route->to.queue);
+}
+
 void sink_read(struct sink *s, int64_t now)
 {
+    look_again(s);
     if (!link_is_up(s->link))
         return;
     link_read(s->link, now);
@@ -376,6 +399,8 @@ static void forget_all(struct sink *s)
 {
     content_reset(&s->content);
     s->next_sequence = 1;
+    s->gone_at = 0;
+    s->look_again = false;
     s->sent_count = 0;
     s->answer_next = 0;
     s->answer_count = 0;

@@ -48,7 +48,9 @@ void sink_close(struct sink *s, int patience);
 bool sink_is_up(const struct sink *s);
 const char *sink_error(const struct sink *s);
 const char *sink_describe(const struct sink *s);
-/* Whether a nack tells for certain that a copy to the work queue was not stored. */
+/* Whether a nack tells for certain that a copy to the work queue was not stored: as it was when the
+ * sink was opened, until a copy is returned, as the queue is gone. When it is there again the sink
+ * goes down, once nothing is on its way, to be opened anew. */
 bool sink_nack_is_certain(const struct sink *s);
 /* The broker has stopped reading what we publish (memory or disk alarm). */
 bool sink_blocked(const struct sink *s, const char **reason);

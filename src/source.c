@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define LAST_READS 1000 /* each takes what the kernel has, up to some 256 KiB */
+
 struct open_tag {
     uint64_t tag;
     bool settled; /* to be acknowledged */
@@ -36,6 +38,7 @@ struct source {
     size_t open_count;
     size_t open_size;
     uint64_t last_tag;
+    size_t looks;       /* questions for the parking queue that have no answer yet */
     size_t settled;     /* how many of them are to be acknowledged */
     int64_t settled_by; /* when that has to be done at the latest; 0: nothing waits */
 };
@@ -116,6 +119,8 @@ static void take_method(struct source *s, const struct link_frame *f)
                   "the broker cancelled the consumer (was queue '%s' deleted, or its consumer "
                   "timeout over?)",
                   s->route->from.queue);
+    else if (f->method == AMQP_QUEUE_DECLARE_OK_METHOD && s->looks > 0)
+        s->looks--;
     else if (f->method != AMQP_BASIC_CANCEL_OK_METHOD)
         link_fail(s->link, "broker sent method %u.%u to a consumer", f->method >> 16,
                   f->method & 0xffff);
@@ -189,6 +194,7 @@ static void begin_epoch(struct source *s)
     s->consuming = false;
     s->open_count = 0;
     s->last_tag = 0;
+    s->looks = 0;
     s->settled = 0;
     s->settled_by = 0;
     content_reset(&s->content);
@@ -238,6 +244,18 @@ void source_ack(struct source *s, const struct message *m)
     s->settled++;
 }
 
+/*
+ * What is rejected while the parking queue is gone would be gone, too. So the broker is asked for
+ * it first: if it is not there, it closes the channel, and does not look at what comes behind the
+ * question. The message is delivered again, once opening has made the queue anew.
+ */
+static void look_for_parking(struct source *s)
+{
+    amqp_queue_declare_t look = {.queue = amqp_cstring_bytes(s->route->park.queue), .passive = 1};
+    link_put_method(s->link, AMQP_QUEUE_DECLARE_METHOD, &look);
+    s->looks++;
+}
+
 void source_reject(struct source *s, const struct message *m)
 {
     if (m->epoch != s->epoch || !link_is_up(s->link))
@@ -246,6 +264,7 @@ void source_reject(struct source *s, const struct message *m)
     size_t behind = s->open_count - (size_t)(open - s->open) - 1;
     memmove(open, open + 1, behind * sizeof *open);
     s->open_count--;
+    look_for_parking(s);
     amqp_basic_reject_t reject = {.delivery_tag = m->tag, .requeue = 0};
     link_put_method(s->link, AMQP_BASIC_REJECT_METHOD, &reject);
 }
@@ -323,9 +342,27 @@ short source_events(const struct source *s, bool read)
     return (short)((read ? POLLIN : 0) | (link_wants_write(s->link) ? POLLOUT : 0));
 }
 
+/*
+ * The broker has hung up, so it gives all that it delivered here to others. What of that is still
+ * unread would be taken for ours, and for new: after a long stop it is old, and may have been done
+ * by now. So it is read for its last word alone.
+ */
+static void read_last_word(struct source *s, int64_t now)
+{
+    struct link_frame f;
+    for (int reads = 0; reads < LAST_READS && link_is_up(s->link); reads++) {
+        while (link_next(s->link, &f))
+            continue;
+        link_read(s->link, now);
+    }
+    link_fail(s->link, "broker closed the connection without a word");
+}
+
 void source_read(struct source *s, bool read, int64_t now)
 {
-    if (read)
+    if (link_is_left(s->link))
+        read_last_word(s, now);
+    else if (read)
         link_read(s->link, now);
     else
         link_rest(s->link, now);

@@ -31,12 +31,15 @@ const char *source_describe(const struct source *s);
 
 int source_fd(const struct source *s);
 short source_events(const struct source *s, bool read); /* what to poll for */
-/* Reads from the socket (if `read`), to be called when it is readable or its deadline is there. */
+/* Reads from the socket (if `read`), to be called when it is readable or its deadline is there. Of
+ * a broker that has hung up nothing more is delivered. */
 void source_read(struct source *s, bool read, int64_t now);
 /* The next complete message, or NULL. Its owner is the caller. */
 struct message *source_pull(struct source *s);
 
-/* Acknowledges, or rejects without requeue. Nothing happens if the message's epoch is over. */
+/* Acknowledges, or rejects without requeue, by which it is dead-lettered to the parking queue; if
+ * that is gone, nothing is rejected, and the source goes down. Nothing happens if the message's
+ * epoch is over. */
 void source_ack(struct source *s, const struct message *m);
 void source_reject(struct source *s, const struct message *m);
 /* Does the inbound queue dead-letter what is rejected? Known only of one that is as we would make

@@ -162,6 +162,13 @@ bool topology_source(struct link *l, const struct route_config *route)
            ensure_inbound_exchange(l, route);
 }
 
+/* A refusal ends with what the queue has, as in: received 'quorum' but current is 'stream'. */
+static bool tells_of_stream(const char *refusal)
+{
+    const char *has = strstr(refusal, "current is");
+    return has && strstr(refusal, "x-queue-type") && strstr(has, "'stream'");
+}
+
 /* Whether the broker takes the inbound queue's declaration, as that of the queue which is there. */
 static bool is_as_declared(struct link *l, const struct route_config *route, bool unlimited,
                            bool *same)
@@ -172,7 +179,13 @@ static bool is_as_declared(struct link *l, const struct route_config *route, boo
         queue_arguments(route->from.queue_type, route->park.queue, unlimited, entries);
     bool done = declare_queue(l, route->from.queue, &arguments, may_differ, &refused);
     *same = done && !refused;
-    return done;
+    if (refused == AMQP_PRECONDITION_FAILED && tells_of_stream(link_refusal(l)))
+        link_refuse(
+            l,
+            "queue '%s' is a stream, which keeps what is acknowledged, and shows a consumer "
+            "nothing of what came before it; take from a quorum or classic queue",
+            route->from.queue);
+    return link_is_up(l);
 }
 
 bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters,
@@ -180,11 +193,14 @@ bool topology_dead_letters(struct link *l, const struct route_config *route, boo
 {
     *dead_letters = false;
     *limited = false;
-    if (!route->from.declare || route->from.queue_type != QUEUE_QUORUM)
+    if (!route->from.declare)
         return true;
-    if (!is_as_declared(l, route, has_limits(l), dead_letters))
+    bool same;
+    bool quorum = route->from.queue_type == QUEUE_QUORUM;
+    if (!is_as_declared(l, route, has_limits(l), &same))
         return false;
-    if (*dead_letters || !has_limits(l))
+    *dead_letters = same && quorum;
+    if (same || !quorum || !has_limits(l))
         return true;
     bool done = is_as_declared(l, route, false, dead_letters);
     *limited = *dead_letters;

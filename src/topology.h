@@ -23,6 +23,9 @@ bool topology_source(struct link *l, const struct route_config *route)
  * nothing is known: false. And *limited: is it a quorum queue without our delivery limit, of a
  * broker that then has one of its own (of 20, from 4.0 on)? A policy may have lifted it, which
  * nobody tells.
+ *
+ * The answer also tells of a stream, if that is all that differs, and takes the link down: to
+ * consume from one would lose what is published while nobody does.
  */
 bool topology_dead_letters(struct link *l, const struct route_config *route, bool *dead_letters,
                            bool *limited) __attribute__((warn_unused_result));

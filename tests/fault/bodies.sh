@@ -66,6 +66,12 @@ rig_check "the message is set aside" rig_wait_depth odd.in.parked 1 30
 rig_queues purge odd.in.parked
 rig_check "no connection was lost" [ "$(fault_said relay 'connection lost')" = 0 ]
 
+rig_queues delete odd.in.parked
+rig_post --queue odd.in --message-id full --header "big=$(big_header)"
+rig_check "the parking queue is gone: it is made anew, and the message is set aside" rig_wait_depth odd.in.parked 1 20
+rig_queues purge odd.in.parked
+fault_forget relay
+
 rig_post --queue kept.in --message-id full --header "big=$(big_header)"
 rig_post --queue kept.in --message-id behind
 rig_check "where the inbound queue does not dead-letter, the message behind passes, too" \

@@ -7,8 +7,11 @@ set -u
 . "$(dirname "$0")/../lib/rig.sh"
 
 CONFIG=$RIG_DIR/relay.yaml
+rig_port
+HTTP=$RIG_PORT
 
 configure() {
+  echo "admin: {listen: \"127.0.0.1:$HTTP\"}"
   rig_config_head
   cat <<'END'
 routes:
@@ -150,6 +153,19 @@ rig_post --queue jobs.in --message-id b1 --header x-onlyonce-route=jobs
 rig_check "attempts and first-seen that make no sense are parked, reason bad_header" \
   rig_takes jobs.in.parked 5 'all(.headers["x-onlyonce-reason"] == "bad_header")'
 rig_check "and not forwarded" fence jobs 1 true
+
+# A first-seen beyond any calendar: anybody can write one into a message that looks parked.
+no_ages() {
+  curl -fsS "http://127.0.0.1:$HTTP/metrics" >"$RIG_DIR/metrics" &&
+    awk '$1 == "onlyonce_duplicate_age_seconds_sum{route=\"jobs\"}" { ok = $2 < 1000; print } END { exit !ok }' "$RIG_DIR/metrics"
+}
+
+rig_post --queue jobs.in --message-id t1 --header x-onlyonce-route=jobs --header x-onlyonce-reason=none \
+  --number x-onlyonce-first-seen=9223372036854775807
+rig_post --queue jobs.in --message-id t1
+rig_check "of the far future: it goes, and its duplicate does not" fence jobs 2 \
+  '.[0] | .message_id == "t1" and .headers["x-onlyonce-attempt"] == 2'
+rig_check "and no duplicate is taken for ages old" no_ages
 
 rig_post --queue jobs.in --message-id o1 --header x-onlyonce-route=other \
   --header x-onlyonce-attempt=7 --header x-onlyonce-in-doubt=no --header mine=kept

@@ -146,6 +146,12 @@ refuses "an inbound queue that is missing, with declare: false" \
   "404.*other.in" "other.in"
 refuses "an exchange that is missing" \
   's/to: {queue: pay.work, queue_type: classic}/to: {exchange: other.out}/' "404.*other.out" "other.out"
+rig_queues declare stream.in x-queue-type=stream
+for type in classic quorum; do
+  refuses "a stream as inbound queue that is to be $type" \
+    "s/from: {queue: pay.in, queue_type: classic}/from: {queue: stream.in, queue_type: $type}/" \
+    "link=source.*stream.in.* is a stream" "stream.in.* is a stream"
+done
 refuses "an unknown virtual host" "s/%2f/nowhere/" "nowhere" "nowhere"
 
 rig_redis_cli config set requirepass secret >/dev/null

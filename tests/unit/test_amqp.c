@@ -221,6 +221,43 @@ static void test_only_a_quorum_queue_refuses_for_certain(void **state)
     (void)state;
 }
 
+/* A queue that takes the place of a quorum queue may be a classic one. */
+static void test_a_queue_made_anew_is_looked_at(void **state)
+{
+    struct bench b;
+    bool permanent;
+    enum sink_answer answer;
+    bench_set_up(&b);
+    make_queue(&b, "quorum", false);
+    bench_open_sink(&b);
+    assert_true(sink_nack_is_certain(b.sink));
+    amqp_queue_delete(b.admin, 1, amqp_cstring_bytes(LOOP), 0, 0);
+    struct message *m = bench_publish(&b, bench_message("in", bench_no_properties, 1));
+    assert_ptr_equal(bench_await_answer(&b, &answer), m);
+    assert_int_equal(answer, SINK_RETURNED);
+    assert_false(sink_nack_is_certain(b.sink));
+
+    make_queue(&b, "classic", false);
+    message_free(m);
+    m = bench_publish(&b, bench_message("in", bench_no_properties, 1));
+    assert_ptr_equal(bench_await_answer(&b, &answer), m);
+    assert_int_equal(answer, SINK_CONFIRMED);
+    assert_false(sink_nack_is_certain(b.sink));
+    assert_true(sink_is_up(b.sink));
+    bench_turn(&b); /* All is answered now. */
+    assert_false(sink_is_up(b.sink));
+    assert_non_null(strstr(sink_error(b.sink), "was made anew"));
+
+    amqp_queue_delete(b.admin, 1, amqp_cstring_bytes(LOOP), 0, 0);
+    make_queue(&b, "quorum", false);
+    sink_close(b.sink, 0);
+    assert_true(sink_open(b.sink, &permanent));
+    assert_true(sink_nack_is_certain(b.sink));
+    message_free(m);
+    bench_tear_down(&b);
+    (void)state;
+}
+
 /* The answer would be that it is certain. */
 static void test_a_sink_for_others_does_not_ask(void **state)
 {
@@ -280,6 +317,7 @@ int main(void)
         cmocka_unit_test(test_what_the_broker_would_refuse_is_not_sent),
         cmocka_unit_test(test_what_exists_is_used_as_it_is),
         cmocka_unit_test(test_only_a_quorum_queue_refuses_for_certain),
+        cmocka_unit_test(test_a_queue_made_anew_is_looked_at),
         cmocka_unit_test(test_a_sink_for_others_does_not_ask),
         cmocka_unit_test(test_refusals_are_clear),
     };

@@ -66,6 +66,12 @@ static const struct case_of_fault contradictions[] = {
     {"timeout", NULL, STORE ", timeout: 1s, session: 3s", NULL,
      "2: stores[0].timeout: 1000ms is not below a third of session (3000ms); write a shorter "
      "timeout or a longer session"},
+    {"timeout and heartbeat", BROKER ", heartbeat: 1s", STORE ", timeout: 1001ms", NULL,
+     "2: stores[0].timeout: 1001ms is longer than broker.heartbeat (1000ms); write a shorter "
+     "timeout or a longer heartbeat"},
+    {"timeout, as long as a worker may stand still", BROKER ", heartbeat: 20s",
+     STORE ", timeout: 11s, session: 5m", NULL,
+     "2: stores[0].timeout: \"11s\" is too high; write 50ms to 10s"},
     {"no such store", NULL, NULL, ROUTE ", store: other",
      "3: routes[0].store: \"other\" is no store's name; write one of redis"},
     {"several stores", NULL, STORE "}, {name: two, url: 'redis://r'", NULL,

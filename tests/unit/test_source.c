@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -121,6 +122,83 @@ static void test_a_refused_consumer_is_not_open(void **state)
     (void)state;
 }
 
+/* RabbitMQ adds to headers that fill a frame, and sends what comes of it. */
+static void test_headers_larger_than_a_frame_are_taken(void **state)
+{
+    static const size_t sizes[] = {PEER_FRAME_MAX - 8 + 1, 300000, (size_t)4 * 1024 * 1024};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        uint8_t *header = xcalloc(1, sizes[i]);
+        uint32_t table = (uint32_t)(sizes[i] - 18);
+        header[1] = 60;
+        header[12] = 0x20; /* headers, and nothing else */
+        for (int k = 0; k < 4; k++)
+            header[14 + k] = (uint8_t)(table >> (24 - 8 * k));
+        struct peer p;
+        peer_open(&p);
+        add_topology(&p.first);
+        start(&p.then);
+        add_deliver(&p.then, 1);
+        peer_add_frame(&p.then, AMQP_FRAME_HEADER, 1, header, sizes[i]);
+        add_message(&p.then, 2);
+        struct source *s = source_new(&p.config, &p.route);
+        peer_serve(&p);
+        bool permanent;
+        assert_true(source_open(s, &permanent));
+        for (uint64_t tag = 1; tag <= 2; tag++) {
+            struct message *m;
+            while (!(m = source_pull(s))) {
+                assert_true(source_is_up(s));
+                peer_await_readable(source_fd(s));
+                source_read(s, true, clock_now());
+            }
+            assert_int_equal(m->tag, tag);
+            assert_int_equal(m->properties.len, tag == 1 ? sizes[i] - 12 : 2);
+            message_free(m);
+        }
+        peer_served(&p);
+        source_free(s);
+        peer_close(&p);
+        free(header);
+    }
+    (void)state;
+}
+
+/* It is somebody else's by then. What was unread when the broker hung up is not even seen. */
+static void test_what_came_before_the_end_is_not_taken(void **state)
+{
+    static const bool says_why[] = {false, true};
+    for (size_t i = 0; i < 2; i++) {
+        struct peer p;
+        peer_open(&p);
+        add_topology(&p.first);
+        start(&p.then);
+        struct source *s = source_new(&p.config, &p.route);
+        peer_serve(&p);
+        bool permanent;
+        assert_true(source_open(s, &permanent));
+        peer_served(&p);
+        struct buffer more = {0};
+        for (uint64_t tag = 1; tag <= 500; tag++)
+            add_message(&more, tag);
+        amqp_connection_close_t close = {.reply_code = 320,
+                                         .reply_text = amqp_cstring_bytes("BYE")};
+        if (says_why[i])
+            peer_add_method(&more, 0, AMQP_CONNECTION_CLOSE_METHOD, &close);
+        peer_say_all(&p, &more);
+        buffer_free(&more);
+        shutdown(p.fd, SHUT_WR);
+        source_read(s, true, clock_now());
+        assert_null(source_pull(s));
+        assert_false(source_is_up(s));
+        peer_assert_says("source", source_error(s),
+                         says_why[i] ? "broker closed the connection: 320 BYE"
+                                     : "broker closed the connection without a word");
+        source_free(s);
+        peer_close(&p);
+    }
+    (void)state;
+}
+
 /* ---- Acknowledgements ---- */
 
 /* The next frame is a basic.ack. */
@@ -218,6 +296,8 @@ int main(void)
         cmocka_unit_test(test_tags_that_do_not_rise),
         cmocka_unit_test(test_methods_out_of_place),
         cmocka_unit_test(test_a_refused_consumer_is_not_open),
+        cmocka_unit_test(test_headers_larger_than_a_frame_are_taken),
+        cmocka_unit_test(test_what_came_before_the_end_is_not_taken),
         cmocka_unit_test(test_acknowledgements_are_joined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
