@@ -62,7 +62,7 @@ struct postgres_link {
     char *schema;              /* its name, quoted for SQL */
     char *missing;             /* what postgres_schema_look() found missing, or NULL */
     int64_t deadline;          /* clock_now() */
-    size_t first_host;         /* of the URL's: the one to try first */
+    size_t failures;           /* to connect; where the next attempt begins */
     bool refused;              /* an error that trying again will not cure */
     bool exists;               /* 23505: what was to be made exists already */
     struct postgres_sweep records;

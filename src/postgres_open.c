@@ -129,26 +129,42 @@ static const char *ended(struct buffer *list)
     return (const char *)list->data;
 }
 
+/* All of them, beginning with another one at each turn. */
+static void add_addresses(struct targets *t, const char *host, const struct addrinfo *all,
+                          const char *port, size_t turn)
+{
+    char address[NI_MAXHOST];
+    size_t count = 0;
+    for (const struct addrinfo *a = all; a; a = a->ai_next)
+        count++;
+    for (size_t i = 0; i < count; i++) {
+        const struct addrinfo *a = all;
+        for (size_t skip = (turn + i) % count; skip > 0; skip--)
+            a = a->ai_next;
+        if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0,
+                        NI_NUMERICHOST) == 0)
+            add_target(t, host, address, port);
+    }
+}
+
 /* All addresses of a name; none if there are none until then. */
 static void look_up(struct postgres_link *l, struct targets *t, const char *host, const char *port,
-                    int64_t until)
+                    size_t turn, int64_t until)
 {
-    char error[RESOLVE_ERROR_MAX], address[NI_MAXHOST];
+    char error[RESOLVE_ERROR_MAX];
     struct addrinfo *found;
     if (!resolve_host(host, 0, until, &found, error)) {
         store_fail(l->store, "PostgreSQL at %s: %s: %s", l->address, host, error);
         return;
     }
-    for (struct addrinfo *a = found; a; a = a->ai_next)
-        if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0,
-                        NI_NUMERICHOST) == 0)
-            add_target(t, host, address, port);
+    add_addresses(t, host, found, port, turn);
     freeaddrinfo(found);
 }
 
 /* libpq would look up names itself, and nothing bounds that; and it would wait for a host that does
  * not answer until our deadline is over, and never come to the next one. So it gets addresses, and
- * each time that happens, the next attempt begins with another host. */
+ * after a failure the next attempt begins with another host; once all were the first, with another
+ * address of each. */
 static bool find_targets(struct postgres_link *l, struct targets *t)
 {
     const char *hosts = option(l, "host");
@@ -157,19 +173,18 @@ static bool find_targets(struct postgres_link *l, struct targets *t)
     size_t count = count_hosts(l);
     int64_t until = clock_now() + l->config->timeout / 2;
     for (size_t i = 0; i < count; i++) {
-        size_t at = (l->first_host + i) % count;
+        size_t at = (l->failures + i) % count;
         char *host = item(hosts, at);
         char *address = item(addresses, at);
         char *port = item(ports, at);
         if (*address || !*host || *host == '/' || *host == '@')
             add_target(t, host, address, port);
         else
-            look_up(l, t, host, port, until);
+            look_up(l, t, host, port, l->failures / count, until);
         free(host);
         free(address);
         free(port);
     }
-    l->first_host += count > 0 && t->count == 0;
     return count == 0 || t->count > 0;
 }
 
@@ -235,10 +250,8 @@ static bool await_connection(struct postgres_link *l)
     while (next != PGRES_POLLING_OK) {
         if (next == PGRES_POLLING_FAILED)
             return fail_connecting(l);
-        if (!postgres_wait(l, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, &met)) {
-            l->first_host++;
+        if (!postgres_wait(l, next == PGRES_POLLING_READING ? POLLIN : POLLOUT, &met))
             return false;
-        }
         next = PQconnectPoll(l->connection);
     }
     return true;
@@ -330,5 +343,7 @@ bool postgres_link_open(struct postgres_link *l)
 {
     postgres_begin(l);
     l->refused = false;
-    return dial(l) && quote_schema(l) && set_up(l) && check_server(l);
+    bool good = dial(l) && quote_schema(l) && set_up(l) && check_server(l);
+    l->failures += !good;
+    return good;
 }

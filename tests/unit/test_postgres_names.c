@@ -11,13 +11,17 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
 #include <dlfcn.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TIMEOUT_MS 1000
 #define SILENCE_S 4
@@ -26,10 +30,19 @@ static char text_name[] = "test";
 static char text_prefix[] = "oo";
 
 static struct postgres_server server;
+static int mute = -1; /* at 127.0.0.2: takes connections, and says nothing */
 
-/* The linker takes it for the C library's, which answers for what is an address. */
 typedef int look_up(const char *host, const char *service, const struct addrinfo *hints,
                     struct addrinfo **out);
+
+static int look_up_two(look_up *real, const char *service, const struct addrinfo *hints,
+                       struct addrinfo **out)
+{
+    int code = real("127.0.0.2", service, hints, out);
+    return code ? code : real("127.0.0.1", service, hints, &(*out)->ai_next);
+}
+
+/* The linker takes it for the C library's, which answers for what is an address. */
 look_up our_getaddrinfo __asm__("getaddrinfo");
 
 int our_getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
@@ -44,6 +57,10 @@ int our_getaddrinfo(const char *host, const char *service, const struct addrinfo
         return real("127.0.0.1", service, hints, out);
     if (looks && strcmp(host, "local") == 0)
         return real("localhost", service, hints, out); /* perhaps of two addresses */
+    if (looks && strcmp(host, "mute") == 0)
+        return real("127.0.0.2", service, hints, out);
+    if (looks && strcmp(host, "two") == 0)
+        return look_up_two(real, service, hints, out);
     return looks ? EAI_NONAME : real(host, service, hints, out);
 }
 
@@ -51,12 +68,16 @@ static int start_server(void **state)
 {
     (void)state;
     postgres_server_create(&server);
-    return 0;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server.port)};
+    inet_pton(AF_INET, "127.0.0.2", &at.sin_addr);
+    mute = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    return bind(mute, (struct sockaddr *)&at, sizeof at) == 0 ? listen(mute, 10) : -1;
 }
 
 static int remove_server(void **state)
 {
     (void)state;
+    close(mute);
     postgres_server_remove(&server);
     return 0;
 }
@@ -76,6 +97,8 @@ static const struct {
     {"silent,here", "", 2, "here: its name was not resolved in time"},
     {"here", ",silent", 1, NULL},
     {"here:1,here", "", 1, NULL},
+    {"mute", "", 0, "no answer within"},
+    {"two", "", 2, "no answer within"},
 };
 
 /* Opens it, at most three times. */
