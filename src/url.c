@@ -12,6 +12,9 @@
 
 #define BROKER_FORM "amqp://USER:PASSWORD@HOST:PORT/VHOST"
 #define NO_HOST "has no host; write one behind \"//\" or \"@\""
+#define AT_BEHIND_SLASH                                                                            \
+    "has an \"@\" behind a \"/\"; in a name or password write / as %2F and @ as %40"
+#define SECOND_AT "has more than one \"@\"; in a name or password write %40"
 #define STORE_FORM                                                                                 \
     "redis://HOST:PORT/DATABASE, redis+sentinel://HOST,HOST/MASTER/DATABASE, sqlite:/FILE, "       \
     "postgresql://USER@HOST/DATABASE or memory:"
@@ -74,10 +77,10 @@ static const char *find_stray(const char *text)
                "%23";
     size_t authority = strcspn(text, "/");
     if (strchr(text + authority, '@'))
-        return "has an \"@\" behind a \"/\"; in a name or password write / as %2F and @ as %40";
+        return AT_BEHIND_SLASH;
     const char *at = memchr(text, '@', authority);
     if (at && strchr(at + 1, '@'))
-        return "has more than one \"@\"; in a name or password write %40";
+        return SECOND_AT;
     return NULL;
 }
 
@@ -362,13 +365,66 @@ static const char *read_sqlite(const char *path, struct store_url *out)
     return NULL;
 }
 
+/* libpq takes what is before the first "@" for the login, and all between that and a "?" for hosts
+ * and database, which are shown: no piece of a password may be among them. */
+static const char *find_stray_at(const char *text)
+{
+    size_t authority = strcspn(text, "/");
+    const char *login_end = memchr(text, '@', authority);
+    const char *shown = login_end ? login_end + 1 : text;
+    const char *at = memchr(shown, '@', strcspn(shown, "?"));
+    if (!at)
+        return NULL;
+    return at < text + authority ? SECOND_AT : AT_BEHIND_SLASH;
+}
+
+static const char *postgres_option(const PQconninfoOption *options, const char *name)
+{
+    while (strcmp(options->keyword, name) != 0)
+        options++;
+    return options->val ? options->val : "";
+}
+
+static size_t count_items(const char *list)
+{
+    size_t count = *list ? 1 : 0;
+    for (; *list; list++)
+        count += *list == ',';
+    return count;
+}
+
+/* What libpq would find only when it connects. */
+static const char *check_postgres_lists(const PQconninfoOption *options)
+{
+    size_t hosts = count_items(postgres_option(options, "host"));
+    size_t addresses = count_items(postgres_option(options, "hostaddr"));
+    const char *port = postgres_option(options, "port");
+    size_t ports = count_items(port);
+    size_t most = hosts > addresses ? hosts : addresses;
+    if ((hosts && addresses && hosts != addresses) || (ports > 1 && ports != most))
+        return "has lists of host, hostaddr and port that are not of one length; name one of each "
+               "for a host, or one port for all";
+    for (;;) {
+        int ignored;
+        size_t len = strcspn(port, ",");
+        const char *bad = len > 0 ? read_port(port, len, &ignored) : NULL;
+        if (bad || !port[len])
+            return bad;
+        port += len + 1;
+    }
+}
+
 /* libpq's own words are not shown, as they may repeat a piece of the password. */
 static const char *read_postgres(const char *text, struct store_url *out)
 {
+    const char *stray = find_stray_at(strstr(text, "//") + 2);
+    if (stray)
+        return stray;
     char *error = NULL;
     PQconninfoOption *parsed = PQconninfoParse(text, &error);
     bool parameter = error && strstr(error, "URI query parameter");
     bool good = parsed != NULL;
+    const char *bad = good ? check_postgres_lists(parsed) : NULL;
     PQconninfoFree(parsed);
     PQfreemem(error);
     if (!good)
@@ -377,6 +433,8 @@ static const char *read_postgres(const char *text, struct store_url *out)
                          : "is not understood by libpq; write "
                            "postgresql://USER:PASSWORD@HOST:PORT/DATABASE, and any other than a "
                            "letter or digit in these as %XX";
+    if (bad)
+        return bad;
     out->postgres = xstrdup(text);
     return NULL;
 }

@@ -219,8 +219,13 @@ static void test_other_stores_urls_that_are_read(void **state)
     same_text("path", url.path, "/var/lib/a b?c#%41.db");
     url_free_store(&url);
     static const char *const postgres[] = {
-        "postgresql://u:p@a:1,b:2/d?target_session_attrs=read-write", "postgres://h",
-        "postgresql:///d?host=/run"};
+        "postgresql://u:p@a:1,b:2/d?target_session_attrs=read-write",
+        "postgres://h",
+        "postgresql:///d?host=/run",
+        "postgresql://u:a?b#c:d,e@h/d",
+        "postgresql://u@h?host=@abstract",
+        "postgresql://a,b/d?port=7",
+        "postgresql://a,b:7/d?hostaddr=127.0.0.1,::1"};
     for (size_t i = 0; i < COUNT(postgres); i++) {
         same_text(postgres[i], url_read_store(postgres[i], &url, error), NULL);
         assert_int_equal(url.kind, STORE_POSTGRES);
@@ -232,6 +237,9 @@ static void test_other_stores_urls_that_are_read(void **state)
 #define FORMS                                                                                      \
     "redis://HOST:PORT/DATABASE, redis+sentinel://HOST,HOST/MASTER/DATABASE, sqlite:/FILE, "       \
     "postgresql://USER@HOST/DATABASE or memory:"
+#define LISTS                                                                                      \
+    "has lists of host, hostaddr and port that are not of one length; name one of each for a "     \
+    "host, or one port for all"
 #define POSTGRES                                                                                   \
     "is not understood by libpq; write postgresql://USER:PASSWORD@HOST:PORT/DATABASE, and any "    \
     "other than a letter or digit in these as %XX"
@@ -264,6 +272,18 @@ static void test_store_urls_that_are_refused(void **state)
          "names a folder; write the name of a file in it, as sqlite:/var/lib/onlyonce/onlyonce.db"},
         {"postgresql://u:s3cret%@h/d", POSTGRES},
         {"postgresql://u:s3cret@[::1/d", POSTGRES},
+        {"postgresql://u:p@s3cret@h/d", "has more than one \"@\"; in a name or password write %40"},
+        {"postgresql://u:s3cret/w@h/d",
+         "has an \"@\" behind a \"/\"; in a name or password write / as %2F and @ as %40"},
+        {"postgresql://u:p@s/s3cret@h/d",
+         "has an \"@\" behind a \"/\"; in a name or password write / as %2F and @ as %40"},
+        {"postgresql://u:s3cret", NO_PORT},
+        {"postgresql://u:s3cret/d", NO_PORT},
+        {"postgresql://a:1,b:0/d", NO_PORT},
+        {"postgresql://a,b/d?port=1,x", NO_PORT},
+        {"postgresql://a,b/d?port=1,2,3", LISTS},
+        {"postgresql://a,b/d?hostaddr=127.0.0.1", LISTS},
+        {"postgresql:///d?port=1,2", LISTS},
         {"postgresql://u@h/d?s3cret=1",
          "has a parameter behind \"?\" that libpq does not know; its manual lists them under "
          "Parameter Key Words"},
