@@ -243,6 +243,17 @@ static bool fail_connecting(struct postgres_link *l)
     return postgres_fail_connection(l);
 }
 
+/* libpq looks at the URL's parameters as it begins to connect: a value that it does not know it
+ * will not know the next time either. */
+static bool fail_beginning(struct postgres_link *l)
+{
+    static const char unknown[] = "invalid ";
+    const char *text = PQerrorMessage(l->connection);
+    l->refused =
+        strncmp(text, unknown, strlen(unknown)) == 0 || strstr(text, ": invalid integer value ");
+    return fail_connecting(l);
+}
+
 static bool await_connection(struct postgres_link *l)
 {
     short met;
@@ -268,7 +279,7 @@ static bool dial(struct postgres_link *l)
     if (!l->connection)
         return store_fail(l->store, "PostgreSQL at %s: out of memory", l->address);
     if (PQstatus(l->connection) == CONNECTION_BAD)
-        return fail_connecting(l);
+        return fail_beginning(l);
     PQsetErrorVerbosity(l->connection, PQERRORS_VERBOSE); /* with SQLSTATEs */
     PQsetNoticeReceiver(l->connection, be_silent, NULL);
     if (!await_connection(l))

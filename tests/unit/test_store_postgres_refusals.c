@@ -50,6 +50,20 @@ static void a_user_of_few_permissions(void **state)
     be_poor(b);
 }
 
+static void a_parameter_is_refused(void **state)
+{
+    static const char *const wrong[] = {"sslmode", "target_session_attrs", "channel_binding",
+                                        "gssencmode", "keepalives"};
+    struct postgres_bench *b = *state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char url[140];
+        snprintf(url, sizeof url, "postgresql://onlyonce@127.0.0.1:%d/postgres?%s=often",
+                 b->server->port, wrong[i]);
+        use_url(b, url);
+        assert_open_fails(b->store, "invalid ", true);
+    }
+}
+
 static void a_login_is_refused(void **state)
 {
     static char guarded[] = "guarded";
@@ -136,6 +150,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_user_of_few_permissions, postgres_bench_set_up_empty),
+        TEST(a_parameter_is_refused, postgres_bench_set_up_empty),
         TEST(a_login_is_refused, postgres_bench_set_up_empty),
         TEST(a_server_is_read_only, postgres_bench_set_up),
         TEST(settings_that_endanger, postgres_bench_set_up),
