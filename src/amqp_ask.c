@@ -83,10 +83,10 @@ bool link_rpc(struct link *l, const struct link_rpc *rpc, unsigned *refused)
 
 /* ---- Opening ---- */
 
-static bool dial(struct link *l, const struct broker_url *url)
+static bool dial(struct link *l, const struct broker_url *url, size_t turn)
 {
     int64_t until = wait_until(l, CONNECT_PATIENCE);
-    if (wire_open(&l->wire, url->host, url->port, url->tls ? &l->broker->tls : NULL, until))
+    if (wire_open(&l->wire, url->host, url->port, url->tls ? &l->broker->tls : NULL, turn, until))
         return true;
     link_fail_as(l, l->wire.refused ? LINK_REFUSED : LINK_FAILED, "cannot connect to %s: %s",
                  l->describe, l->wire.error);
@@ -132,8 +132,11 @@ static bool log_in(struct link *l, const struct broker_url *url)
     return l->up;
 }
 
-static bool try_url(struct link *l, const struct broker_url *url)
+static bool try_next_url(struct link *l)
 {
+    size_t count = l->broker->urls.count;
+    size_t turn = l->next_url / count;
+    const struct broker_url *url = &l->broker->parsed[l->next_url++ % count];
     bool v6 = strchr(url->host, ':');
     free(l->describe);
     l->describe = xasprintf("%s%s%s:%d", v6 ? "[" : "", url->host, v6 ? "]" : "", url->port);
@@ -147,7 +150,7 @@ static bool try_url(struct link *l, const struct broker_url *url)
     l->met = false;
     l->error[0] = '\0';
     l->up = true;
-    return dial(l, url) && log_in(l, url);
+    return dial(l, url, turn) && log_in(l, url);
 }
 
 bool link_open(struct link *l)
@@ -156,7 +159,7 @@ bool link_open(struct link *l)
     int64_t start = clock_now();
     l->ask_until = start + ASK_BUDGET;
     for (size_t i = 0; i < l->broker->urls.count; i++) {
-        if (try_url(l, &l->broker->parsed[l->next_url++ % l->broker->urls.count]))
+        if (try_next_url(l))
             return true;
         /* All nodes of a cluster know the same users, but each has a certificate of its own; and
          * the caller has other work to do. */

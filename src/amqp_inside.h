@@ -14,7 +14,7 @@
 struct link {
     const struct broker_config *broker;
     char *purpose;
-    size_t next_url;
+    size_t next_url; /* goes on counting: another address of each comes first in each round */
     struct wire wire;
     bool met; /* what it says looks like frames */
     bool up;

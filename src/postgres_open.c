@@ -129,35 +129,21 @@ static const char *ended(struct buffer *list)
     return (const char *)list->data;
 }
 
-/* All of them, beginning with another one at each turn. */
-static void add_addresses(struct targets *t, const char *host, const struct addrinfo *all,
-                          const char *port, size_t turn)
-{
-    char address[NI_MAXHOST];
-    size_t count = 0;
-    for (const struct addrinfo *a = all; a; a = a->ai_next)
-        count++;
-    for (size_t i = 0; i < count; i++) {
-        const struct addrinfo *a = all;
-        for (size_t skip = (turn + i) % count; skip > 0; skip--)
-            a = a->ai_next;
-        if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0,
-                        NI_NUMERICHOST) == 0)
-            add_target(t, host, address, port);
-    }
-}
-
 /* All addresses of a name; none if there are none until then. */
 static void look_up(struct postgres_link *l, struct targets *t, const char *host, const char *port,
                     size_t turn, int64_t until)
 {
-    char error[RESOLVE_ERROR_MAX];
+    char error[RESOLVE_ERROR_MAX], address[NI_MAXHOST];
     struct addrinfo *found;
     if (!resolve_host(host, 0, until, &found, error)) {
         store_fail(l->store, "PostgreSQL at %s: %s: %s", l->address, host, error);
         return;
     }
-    add_addresses(t, host, found, port, turn);
+    resolve_rotate(&found, turn);
+    for (struct addrinfo *a = found; a; a = a->ai_next)
+        if (getnameinfo(a->ai_addr, a->ai_addrlen, address, sizeof address, NULL, 0,
+                        NI_NUMERICHOST) == 0)
+            add_target(t, host, address, port);
     freeaddrinfo(found);
 }
 

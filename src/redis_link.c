@@ -325,6 +325,7 @@ bool redis_connect(struct redis_link *l)
         return fail_late(l);
     if (!resolve_host(l->host, l->port, l->deadline, &addresses, error))
         return store_fail(l->store, "%s at %s: %s", l->kind, l->address, error);
+    resolve_rotate(&addresses, l->failures);
     connect_to_one(l, addresses);
     freeaddrinfo(addresses);
     if (!l->context)

@@ -40,6 +40,7 @@ struct redis_link {
     bool refused;          /* an error that trying again will not cure */
     long long evicted;     /* evicted_keys, as last seen */
     size_t sentinel;       /* the one to ask first */
+    size_t failures;       /* to open; another address of the name comes first after each */
 };
 
 void redis_link_init(struct redis_link *l, struct store *store, const struct store_config *config);

@@ -193,6 +193,7 @@ bool redis_link_open(struct redis_link *l, bool *permanent)
     snprintf(l->server, sizeof l->server, "Redis");
     bool found = find(l);
     bool good = found && redis_connect(l) && greet(l);
+    l->failures += !good;
     /* What this Sentinel said was of no use: the next one may know better. */
     if (found && !good && l->config->parsed.sentinel_count > 0)
         l->sentinel = (l->sentinel + 1) % l->config->parsed.sentinel_count;

@@ -82,7 +82,8 @@ static bool ask_one(struct redis_link *master, const struct host_port *at, int64
                     bool *refused)
 {
     const struct store_config *config = master->config;
-    struct redis_link s = {.store = master->store, .config = config, .kind = "Sentinel"};
+    struct redis_link s = {
+        .store = master->store, .config = config, .kind = "Sentinel", .failures = master->failures};
     redis_set_address(&s, at->host, at->port);
     s.allowed = share;
     s.deadline = clock_now() + share;

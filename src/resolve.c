@@ -131,3 +131,18 @@ bool resolve_host(const char *host, int port, int64_t until, struct addrinfo **o
     snprintf(error, RESOLVE_ERROR_MAX, "its name was not resolved in time");
     return false;
 }
+
+void resolve_rotate(struct addrinfo **addresses, size_t turn)
+{
+    size_t count = 1;
+    struct addrinfo *last = *addresses;
+    for (; last->ai_next; last = last->ai_next)
+        count++;
+    for (turn %= count; turn > 0; turn--) {
+        struct addrinfo *first = *addresses;
+        *addresses = first->ai_next;
+        first->ai_next = NULL;
+        last->ai_next = first;
+        last = first;
+    }
+}

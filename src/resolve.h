@@ -10,6 +10,7 @@
 
 #include <netdb.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define RESOLVE_ERROR_MAX 128
@@ -18,5 +19,9 @@
  * which. */
 bool resolve_host(const char *host, int port, int64_t until, struct addrinfo **out,
                   char error[RESOLVE_ERROR_MAX]);
+
+/* Another address comes first at each turn: one that takes connections and then says nothing must
+ * not be the first for ever. */
+void resolve_rotate(struct addrinfo **addresses, size_t turn);
 
 #endif

@@ -82,7 +82,7 @@ static bool try_addresses(struct wire *w, const struct addrinfo *addresses, int6
     return false;
 }
 
-static bool connect_to(struct wire *w, const char *host, int port, int64_t until)
+static bool connect_to(struct wire *w, const char *host, int port, size_t turn, int64_t until)
 {
     struct addrinfo *addresses;
     char error[RESOLVE_ERROR_MAX];
@@ -90,6 +90,7 @@ static bool connect_to(struct wire *w, const char *host, int port, int64_t until
         snprintf(w->error, sizeof w->error, "%s", error);
         return false;
     }
+    resolve_rotate(&addresses, turn);
     bool connected = try_addresses(w, addresses, until);
     freeaddrinfo(addresses);
     return connected;
@@ -118,14 +119,14 @@ static bool start_tls(struct wire *w, int64_t until)
 }
 
 bool wire_open(struct wire *w, const char *host, int port, const struct tls_config *tls,
-               int64_t until)
+               size_t turn, int64_t until)
 {
     *w = (struct wire){.fd = -1};
     if (tls && !(w->tls = tls_new(tls, host, w->error))) {
         w->refused = true;
         return false;
     }
-    if (connect_to(w, host, port, until) && (!tls || start_tls(w, until)))
+    if (connect_to(w, host, port, turn, until) && (!tls || start_tls(w, until)))
         return true;
     wire_close(w);
     return false;

@@ -10,6 +10,7 @@
 #include "tls.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -23,10 +24,11 @@ struct wire {
     char error[TLS_ERROR_MAX];
 };
 
-/* Tries all addresses of the host, and then TLS unless `tls` is NULL, until clock_now() is `until`.
- * False: it is closed, and w->error is a fragment for "cannot connect to HOST: <fragment>". */
+/* Tries all addresses of the host, at each `turn` another one first, and then TLS unless `tls` is
+ * NULL, until clock_now() is `until`. False: it is closed, and w->error is a fragment for "cannot
+ * connect to HOST: <fragment>". */
 bool wire_open(struct wire *w, const char *host, int port, const struct tls_config *tls,
-               int64_t until) __attribute__((warn_unused_result));
+               size_t turn, int64_t until) __attribute__((warn_unused_result));
 void wire_close(struct wire *w);
 
 /* How many bytes were taken, or came; 0: none now; -1: it is over. Then w->error says why: empty,

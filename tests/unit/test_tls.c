@@ -243,7 +243,7 @@ static bool opens(struct wire *w, const char *host, int port, const struct tls_c
 {
     int64_t until = clock_now() + 5000;
     uint8_t byte[WIRE_ROOM_MIN];
-    if (!wire_open(w, host, port, tls, until))
+    if (!wire_open(w, host, port, tls, 0, until))
         return false;
     ssize_t n;
     while ((n = wire_receive(w, byte, sizeof byte)) == 0)
@@ -360,7 +360,7 @@ static void test_a_server_that_says_nothing(void **state)
     config.ca = ca;
     struct wire w;
     int64_t before = clock_now();
-    assert_false(wire_open(&w, "127.0.0.1", ntohs(address.sin_port), &config, before + 1000));
+    assert_false(wire_open(&w, "127.0.0.1", ntohs(address.sin_port), &config, 0, before + 1000));
     assert_true(clock_now() - before >= 1000 && clock_now() - before < 5000);
     assert_string_equal(w.error, "it did not answer to TLS in time");
     assert_false(w.refused);
@@ -435,7 +435,7 @@ static void test_much_data_both_ways(void **state)
     start(&s);
     struct wire w;
     int64_t until = clock_now() + 30000;
-    assert_true(wire_open(&w, "localhost", s.port, &config, until));
+    assert_true(wire_open(&w, "localhost", s.port, &config, 0, until));
     uint8_t *out = xmalloc(MUCH);
     uint8_t *in = xmalloc(MUCH + WIRE_ROOM_MIN);
     for (size_t i = 0; i < MUCH; i++)
