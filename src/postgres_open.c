@@ -36,16 +36,11 @@ static size_t count_items(const char *list)
     return count;
 }
 
-/* 0: none is named, or what is named does not match, which libpq says. */
+/* Where both are named, url.c has seen to it that they are as many. */
 static size_t count_hosts(const struct postgres_link *l)
 {
     size_t hosts = count_items(option(l, "host"));
-    size_t addresses = count_items(option(l, "hostaddr"));
-    size_t ports = count_items(option(l, "port"));
-    size_t count = hosts > addresses ? hosts : addresses;
-    bool match = (hosts == 0 || hosts == count) && (addresses == 0 || addresses == count) &&
-                 (ports <= 1 || ports == count);
-    return match ? count : 0;
+    return hosts ? hosts : count_items(option(l, "hostaddr"));
 }
 
 /* An item of a list, or ""; what has one item has it for all hosts. */
@@ -192,7 +187,7 @@ static PGconn *start(struct postgres_link *l, struct targets *t)
         add(&k, "hostaddr", ended(&t->addresses));
         add(&k, "port", ended(&t->ports));
     }
-    if (count_items(option(l, "host")) > 1 || count_items(option(l, "hostaddr")) > 1)
+    if (count_hosts(l) > 1)
         add_default(&k, l, "target_session_attrs", "read-write");
     add_default(&k, l, "application_name", name);
     add_default(&k, l, "tcp_user_timeout", patience);
