@@ -2,19 +2,16 @@
 
 #include "clock.h"
 #include "log.h"
+#include "loop.h"
 #include "message.h"
 #include "outage.h"
 #include "report_store.h"
 #include "sink.h"
 #include "source.h"
 
-#include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #define PREFETCH 1000
 #define UNCONFIRMED 100
@@ -50,12 +47,11 @@ struct completions {
     bool done;
     bool failed;
 
-    atomic_bool stop_asked;
-    pthread_t thread;
-    int wake_fd;
-    void (*on_exit)(void *);
-    void *context;
+    struct loop loop;
 };
+
+static loop_turn turn_loop;
+static loop_watch watch_links;
 
 static void describe_queues(struct completions *c, const struct completions_config *config)
 {
@@ -84,7 +80,7 @@ struct completions *completions_new(const struct config *config, struct report_s
     TAILQ_INIT(&c->held);
     TAILQ_INIT(&c->parking);
     TAILQ_INIT(&c->sent);
-    c->wake_fd = -1;
+    loop_init(&c->loop, turn_loop, watch_links, c);
     return c;
 }
 
@@ -135,8 +131,7 @@ void completions_free(struct completions *c)
     forget_all(c, &c->parking);
     forget_all(c, &c->sent);
     report_stores_free(c->stores);
-    if (c->wake_fd >= 0)
-        close(c->wake_fd);
+    loop_free(&c->loop);
     free(c);
 }
 
@@ -433,7 +428,7 @@ static void show(struct completions *c)
 static int64_t turn(struct completions *c)
 {
     int64_t now = clock_now();
-    if (!c->stopping && atomic_load(&c->stop_asked))
+    if (!c->stopping && loop_asked(&c->loop))
         begin_to_stop(c, now);
     if (c->source_open)
         source_read(c->source, c->bytes < BUFFER, now);
@@ -458,58 +453,39 @@ static int64_t turn(struct completions *c)
 
 /* ---- The thread ---- */
 
-static void wait_for_io(struct completions *c, int64_t ms)
+static bool turn_loop(void *context, int64_t *sleep)
 {
-    struct pollfd fds[3] = {{.fd = c->wake_fd, .events = POLLIN}, {.fd = -1}, {.fd = -1}};
-    if (c->source_open) {
-        fds[1].fd = source_fd(c->source);
-        fds[1].events = source_events(c->source, c->bytes < BUFFER);
-    }
-    if (c->sink_open) {
-        fds[2].fd = sink_fd(c->sink);
-        fds[2].events = sink_events(c->sink);
-    }
-    (void)poll(fds, 3, ms > TURN_EVERY_MS ? TURN_EVERY_MS : (int)ms);
-    uint64_t asked;
-    ssize_t taken = read(c->wake_fd, &asked, sizeof asked); /* Else it would stay readable. */
-    (void)taken;
+    struct completions *c = context;
+    int64_t wait = turn(c);
+    show(c);
+    *sleep = wait < TURN_EVERY_MS ? wait : TURN_EVERY_MS;
+    return !c->done;
 }
 
-static void *run(void *arg)
+static size_t watch_links(void *context, struct pollfd *fds)
 {
-    struct completions *c = arg;
-    for (;;) {
-        int64_t wait = turn(c);
-        show(c);
-        if (c->done)
-            break;
-        wait_for_io(c, wait);
-    }
-    c->on_exit(c->context);
-    return NULL;
+    struct completions *c = context;
+    size_t count = 0;
+    if (c->source_open)
+        fds[count++] = (struct pollfd){.fd = source_fd(c->source),
+                                       .events = source_events(c->source, c->bytes < BUFFER)};
+    if (c->sink_open)
+        fds[count++] = (struct pollfd){.fd = sink_fd(c->sink), .events = sink_events(c->sink)};
+    return count;
 }
 
 bool completions_start(struct completions *c, void (*on_exit)(void *), void *context)
 {
-    c->on_exit = on_exit;
-    c->context = context;
     vitals_turn(&c->stats->vitals, clock_now());
-    c->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (c->wake_fd < 0 || pthread_create(&c->thread, NULL, run, c) != 0)
-        return false;
-    pthread_setname_np(c->thread, "reports");
-    return true;
+    return loop_start(&c->loop, "reports", on_exit, context);
 }
 
 void completions_ask_to_stop(struct completions *c)
 {
-    uint64_t one = 1;
-    atomic_store(&c->stop_asked, true);
-    ssize_t written = write(c->wake_fd, &one, sizeof one);
-    (void)written;
+    loop_ask_to_stop(&c->loop);
 }
 
 void completions_join(struct completions *c)
 {
-    pthread_join(c->thread, NULL);
+    loop_join(&c->loop);
 }

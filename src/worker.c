@@ -2,20 +2,17 @@
 
 #include "clock.h"
 #include "log.h"
+#include "loop.h"
 #include "outage.h"
 #include "relay.h"
 #include "store_watch.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <poll.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #define STOP_PATIENCE_MS 8000 /* for confirms, once it is asked to stop */
 #define CLOSE_PATIENCE_MS 500 /* for the broker's answer to a close */
@@ -48,13 +45,11 @@ struct worker {
     bool done;
     bool failed;
 
-    atomic_bool stop_asked;
-    _Atomic int64_t stop_asked_at;
-    pthread_t thread;
-    int wake_fd;
-    void (*on_exit)(void *);
-    void *context;
+    struct loop loop;
 };
+
+static loop_turn turn_loop;
+static loop_watch watch_links;
 
 struct worker *worker_new(const struct config *config, const struct route_config *route, int index,
                           struct route_stats *stats)
@@ -76,7 +71,7 @@ struct worker *worker_new(const struct config *config, const struct route_config
         w->outages[i] =
             (struct outage){.route = route->name, .link = link_name_text((enum link_name)i)};
     w->random = (uint64_t)clock_now() * UINT64_C(0x9e3779b97f4a7c15) + (uint64_t)index + 1;
-    w->wake_fd = -1;
+    loop_init(&w->loop, turn_loop, watch_links, w);
     return w;
 }
 
@@ -90,8 +85,7 @@ void worker_free(struct worker *w)
     sink_free(w->replies);
     store_free(w->store);
     store_watch_free(&w->watch);
-    if (w->wake_fd >= 0)
-        close(w->wake_fd);
+    loop_free(&w->loop);
     free(w);
 }
 
@@ -304,7 +298,7 @@ void worker_stop(struct worker *w)
     if (w->stopping)
         return;
     w->stopping = true;
-    int64_t asked = atomic_load(&w->stop_asked_at);
+    int64_t asked = loop_asked(&w->loop);
     w->stop_by = (asked ? asked : clock_now()) + STOP_PATIENCE_MS;
     if (w->source_open)
         source_cancel(w->source);
@@ -421,7 +415,7 @@ static int64_t turn(struct worker *w)
 {
     assert(!w->done);
     int64_t now = clock_now();
-    if (atomic_load(&w->stop_asked))
+    if (loop_asked(&w->loop))
         worker_stop(w);
     if (w->source_open)
         source_read(w->source, relay_reads(w->relay), now);
@@ -455,65 +449,42 @@ int64_t worker_turn(struct worker *w)
 
 /* ---- The thread ---- */
 
-static void wait_for_io(struct worker *w, int64_t ms)
+static bool turn_loop(void *context, int64_t *sleep)
 {
-    struct pollfd fds[4] = {
-        {.fd = w->wake_fd, .events = POLLIN}, {.fd = -1}, {.fd = -1}, {.fd = -1}};
-    if (w->source_open) {
-        fds[1].fd = source_fd(w->source);
-        fds[1].events = source_events(w->source, relay_reads(w->relay));
-    }
-    if (w->sink_open) {
-        fds[2].fd = sink_fd(w->sink);
-        fds[2].events = sink_events(w->sink);
-    }
-    if (w->replies_open) {
-        fds[3].fd = sink_fd(w->replies);
-        fds[3].events = sink_events(w->replies);
-    }
-    (void)poll(fds, 4, ms > INT32_MAX ? INT32_MAX : (int)ms);
-    uint64_t asked;
-    ssize_t taken = read(w->wake_fd, &asked, sizeof asked); /* Else it would stay readable. */
-    (void)taken;
+    struct worker *w = context;
+    *sleep = worker_turn(w);
+    return !w->done;
 }
 
-static void *run(void *arg)
+static size_t watch_links(void *context, struct pollfd *fds)
 {
-    struct worker *w = arg;
-    for (;;) {
-        int64_t wait = worker_turn(w);
-        if (w->done)
-            break;
-        wait_for_io(w, wait);
-    }
-    w->on_exit(w->context);
-    return NULL;
+    struct worker *w = context;
+    size_t count = 0;
+    if (w->source_open)
+        fds[count++] = (struct pollfd){.fd = source_fd(w->source),
+                                       .events = source_events(w->source, relay_reads(w->relay))};
+    if (w->sink_open)
+        fds[count++] = (struct pollfd){.fd = sink_fd(w->sink), .events = sink_events(w->sink)};
+    if (w->replies_open)
+        fds[count++] =
+            (struct pollfd){.fd = sink_fd(w->replies), .events = sink_events(w->replies)};
+    return count;
 }
 
 bool worker_start(struct worker *w, void (*on_exit)(void *), void *context)
 {
-    w->on_exit = on_exit;
-    w->context = context;
-    vitals_turn(w->vitals, clock_now());
-    w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (w->wake_fd < 0 || pthread_create(&w->thread, NULL, run, w) != 0)
-        return false;
-    char name[16]; /* as much as the kernel keeps, for people who look at threads */
+    char name[16];
     snprintf(name, sizeof name, "%d %s", w->index, w->route->name);
-    pthread_setname_np(w->thread, name);
-    return true;
+    vitals_turn(w->vitals, clock_now());
+    return loop_start(&w->loop, name, on_exit, context);
 }
 
 void worker_ask_to_stop(struct worker *w)
 {
-    uint64_t one = 1;
-    atomic_store(&w->stop_asked_at, clock_now());
-    atomic_store(&w->stop_asked, true);
-    ssize_t written = write(w->wake_fd, &one, sizeof one);
-    (void)written;
+    loop_ask_to_stop(&w->loop);
 }
 
 void worker_join(struct worker *w)
 {
-    pthread_join(w->thread, NULL);
+    loop_join(&w->loop);
 }
