@@ -4,6 +4,7 @@
 #include "postgres_link.h"
 
 #include "clock.h"
+#include "postgres_url.h"
 #include "resolve.h"
 
 #include <assert.h>
@@ -22,34 +23,14 @@
 
 static const char *option(const struct postgres_link *l, const char *name)
 {
-    for (const PQconninfoOption *o = l->options; o->keyword; o++)
-        if (strcmp(o->keyword, name) == 0)
-            return o->val && *o->val ? o->val : NULL;
-    return NULL;
-}
-
-static size_t count_items(const char *list)
-{
-    size_t count = list ? 1 : 0;
-    for (const char *p = list; p && (p = strchr(p, ',')); p++)
-        count++;
-    return count;
+    return postgres_url_option(l->options, name);
 }
 
 /* Where both are named, url.c has seen to it that they are as many. */
 static size_t count_hosts(const struct postgres_link *l)
 {
-    size_t hosts = count_items(option(l, "host"));
-    return hosts ? hosts : count_items(option(l, "hostaddr"));
-}
-
-/* An item of a list, or ""; what has one item has it for all hosts. */
-static char *item(const char *list, size_t index)
-{
-    const char *at = list ? list : "";
-    for (size_t i = 0; i < index && count_items(list) > 1; i++)
-        at = strchr(at, ',') + 1;
-    return xasprintf("%.*s", (int)strcspn(at, ","), at);
+    size_t hosts = postgres_url_count(option(l, "host"));
+    return hosts ? hosts : postgres_url_count(option(l, "hostaddr"));
 }
 
 static void set_address(struct postgres_link *l, const char *host, const char *port,
@@ -155,9 +136,9 @@ static bool find_targets(struct postgres_link *l, struct targets *t)
     int64_t until = clock_now() + l->config->timeout / 2;
     for (size_t i = 0; i < count; i++) {
         size_t at = (l->failures + i) % count;
-        char *host = item(hosts, at);
-        char *address = item(addresses, at);
-        char *port = item(ports, at);
+        char *host = postgres_url_item(hosts, at);
+        char *address = postgres_url_item(addresses, at);
+        char *port = postgres_url_item(ports, at);
         if (*address || !*host || *host == '/' || *host == '@')
             add_target(t, host, address, port);
         else

@@ -1,10 +1,10 @@
 #include "url.h"
 
 #include "memory.h"
+#include "postgres_url.h"
 
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <libpq-fe.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -378,40 +378,25 @@ static const char *find_stray_at(const char *text)
     return at < text + authority ? SECOND_AT : AT_BEHIND_SLASH;
 }
 
-static const char *postgres_option(const PQconninfoOption *options, const char *name)
-{
-    while (strcmp(options->keyword, name) != 0)
-        options++;
-    return options->val ? options->val : "";
-}
-
-static size_t count_items(const char *list)
-{
-    size_t count = *list ? 1 : 0;
-    for (; *list; list++)
-        count += *list == ',';
-    return count;
-}
-
 /* What libpq would find only when it connects. */
 static const char *check_postgres_lists(const PQconninfoOption *options)
 {
-    size_t hosts = count_items(postgres_option(options, "host"));
-    size_t addresses = count_items(postgres_option(options, "hostaddr"));
-    const char *port = postgres_option(options, "port");
-    size_t ports = count_items(port);
-    size_t most = hosts > addresses ? hosts : addresses;
-    if ((hosts && addresses && hosts != addresses) || (ports > 1 && ports != most))
+    size_t hosts = postgres_url_count(postgres_url_option(options, "host"));
+    size_t addresses = postgres_url_count(postgres_url_option(options, "hostaddr"));
+    const char *list = postgres_url_option(options, "port");
+    size_t ports = postgres_url_count(list);
+    if ((hosts && addresses && hosts != addresses) ||
+        (ports > 1 && ports != (hosts ? hosts : addresses)))
         return "has lists of host, hostaddr and port that are not of one length; name one of each "
                "for a host, or one port for all";
-    for (;;) {
+    const char *bad = NULL;
+    for (size_t i = 0; i < ports && !bad; i++) {
         int ignored;
-        size_t len = strcspn(port, ",");
-        const char *bad = len > 0 ? read_port(port, len, &ignored) : NULL;
-        if (bad || !port[len])
-            return bad;
-        port += len + 1;
+        char *port = postgres_url_item(list, i);
+        bad = *port ? read_port(port, strlen(port), &ignored) : NULL;
+        free(port);
     }
+    return bad;
 }
 
 /* libpq's own words are not shown, as they may repeat a piece of the password. */
