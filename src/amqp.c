@@ -5,13 +5,11 @@
 #include "visible.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #define FIRST_BYTES 7 /* which tell a broker from another peer: a frame's head */
 
@@ -221,14 +219,6 @@ void link_rest(struct link *l, int64_t now)
     if (wire_receive_wants_write(&l->wire))
         link_read(l, now);
     l->last_received = now;
-    struct pollfd p = {.fd = link_fd(l)};
-    if (poll(&p, 1, 0) != 1 || (p.revents & (POLLERR | POLLHUP)) == 0)
-        return;
-    int error = 0;
-    socklen_t size = sizeof error;
-    getsockopt(p.fd, SOL_SOCKET, SO_ERROR, &error, &size);
-    char text[128];
-    link_fail(l, "%s", strerror_r(error ? error : ECONNRESET, text, sizeof text));
 }
 
 int64_t link_deadline(const struct link *l)

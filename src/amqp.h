@@ -87,7 +87,7 @@ size_t link_unsent(const struct link *l); /* bytes that wait in the output buffe
  * `now` is clock_now(). */
 void link_read(struct link *l, int64_t now);
 /* Instead of link_read(), by a caller that does not want to read now: the broker's silence does not
- * count meanwhile, but a connection that is gone is noticed. */
+ * count meanwhile; link_is_left() tells of a connection that is gone. */
 void link_rest(struct link *l, int64_t now);
 
 /* Whether the broker has hung up: what is still unread is the last of it. */
