@@ -66,8 +66,7 @@ struct thing {
     const char *name;
     bool made; /* `run` makes it if it is missing */
     const char *use;
-    const struct route_config
-        *feeds; /* the route that consumes from it; NULL: it is no inbound queue */
+    const struct route_config *feeds; /* the one whose inbound queue it is, or NULL */
 };
 
 /* Whether a route can consume from its inbound queue, which is there. */

@@ -1,7 +1,9 @@
 /*
- * A name of two addresses, of which the first takes connections and says nothing: store_redis and
- * the wire to a broker come to the other one. getaddrinfo() is this file's.
+ * A name of two addresses, of which the first takes connections and says nothing: store_redis, the
+ * wire and the link to a broker come to the other one. getaddrinfo() is this file's.
  */
+#include "amqp.h"
+#include "peer.h"
 #include "redis_server.h"
 #include "resolve.h"
 #include "store.h"
@@ -48,15 +50,25 @@ int our_getaddrinfo(const char *host, const char *service, const struct addrinfo
     return code ? code : real("127.0.0.1", service, hints, &(*out)->ai_next);
 }
 
+/* At 127.0.0.2. */
+static int listen_mutely(int port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    inet_pton(AF_INET, "127.0.0.2", &at.sin_addr);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) == 0 && listen(fd, 10) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 static int start_servers(void **state)
 {
     (void)state;
     redis_server_create(&server);
     redis_server_start(&server, NULL);
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)server.port)};
-    inet_pton(AF_INET, "127.0.0.2", &at.sin_addr);
-    mute = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    return bind(mute, (struct sockaddr *)&at, sizeof at) == 0 ? listen(mute, 10) : -1;
+    mute = listen_mutely(server.port);
+    return mute < 0;
 }
 
 static int stop_servers(void **state)
@@ -104,11 +116,32 @@ static void a_wire_to_two_addresses(void **state)
     connects_to(SIZE_MAX, "127.0.0.1");
 }
 
+static void a_link_to_two_addresses(void **state)
+{
+    struct peer peer;
+    peer_open(&peer);
+    peer.url.host = text_two;
+    int silent = listen_mutely(peer.url.port);
+    struct link *l = link_new(&peer.config.broker, "test");
+    assert_false(link_open(l));
+    assert_non_null(strstr(link_error(l), "no answer in time"));
+    link_close(l, 0);
+    peer_serve(&peer);
+    if (!link_open(l))
+        fail_msg("%s", link_error(l));
+    peer_served(&peer);
+    link_free(l);
+    peer_close(&peer);
+    close(silent);
+    (void)state;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_store_of_two_addresses),
         cmocka_unit_test(a_wire_to_two_addresses),
+        cmocka_unit_test(a_link_to_two_addresses),
     };
     return cmocka_run_group_tests(tests, start_servers, stop_servers);
 }

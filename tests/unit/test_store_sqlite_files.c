@@ -51,9 +51,9 @@ static void what_is_no_database_is_refused(void **state)
     assert_int_equal(rmdir(b->config.parsed.path), 0);
 }
 
-static void a_damaged_file_is_refused(void **state)
+/* Makes the file, of several pages. */
+static void fill_file(struct sqlite_bench *b)
 {
-    struct sqlite_bench *b = *state;
     assert_opens(b->store);
     for (int i = 0; i < 20; i++) {
         struct batch batch;
@@ -61,6 +61,12 @@ static void a_damaged_file_is_refused(void **state)
         apply(b->store, NULL, batch.ops, BATCH);
     }
     store_close(b->store);
+}
+
+static void a_damaged_file_is_refused(void **state)
+{
+    struct sqlite_bench *b = *state;
+    fill_file(b);
     int fd = open(b->config.parsed.path, O_RDWR);
     char rubbish[4096];
     memset(rubbish, 0x5a, sizeof rubbish);
@@ -73,13 +79,7 @@ static void data_pages_that_are_damaged_fail_calls(void **state)
 {
     struct sqlite_bench *b = *state;
     struct store_op op = op_of("new", nothing, pending(SESSION_A, 1));
-    assert_opens(b->store);
-    for (int i = 0; i < 20; i++) {
-        struct batch batch;
-        make_batch(&batch, SESSION_A, i);
-        apply(b->store, NULL, batch.ops, BATCH);
-    }
-    store_close(b->store);
+    fill_file(b);
     off_t size = file_size(b, "");
     int fd = open(b->config.parsed.path, O_RDWR);
     char rubbish[4096];
